@@ -1,0 +1,144 @@
+#pragma once
+
+// Products of activation rows with a weight matrix in any storage format:
+//   out[m][n] = sum over k of x[m][k] * w[n][k]   (+ bias[n])     w: [outputs, inputs] as stored
+//
+// Weights are repacked once, for the instruction set (PackedMatrix): rows interleaved into panels so
+// that one vector lane is one output. Activations are prepared once for all products that read them
+// (Activations): as they are (`f32`) or as int8 with one scale per 32 values (`int8`).
+//
+//   PackedMatrix w = TRY(PackedMatrix::pack(view, target, pool));
+//   acts.begin(target, rows, w.inputs(), w.form());
+//   for (size_t r = 0; r < rows; ++r) acts.fill_row(r, x + r * inputs);
+//   matmul(pool, acts, {{.weights = &w, .out = y, .stride = w.outputs()}});
+//
+// Bits: for every output the order of additions is fixed by the weights' shape and format alone:
+//   int8: acc = fma(float(isum_b), d_w[b] * d_x[b], acc), b ascending, isum_b an exact integer
+//         (formats with a minimum then add acc = fma(-min_b or m_b, d_x[b] * sum_x[b], acc));
+//   f32:  acc = fma(w_k, x_k, acc), k ascending, one chain.
+// So a row's result does not depend on the number of rows, its place, the threads or the chunks.
+// int8 activations (source: spec of the int8 kernels): d = amax / 127 in fp32,
+// q = round_to_nearest_even(x * (127 / amax)), clamped to +-127; amax = 0 gives d = 0, q = 0.
+// NaN or infinite activations make d NaN, so the outputs are NaN and are noticed.
+//
+// Threads: pack() and matmul() use the pool, from one thread at a time; fill_row() of distinct rows
+// from any worker. A PackedMatrix is read-only after pack().
+
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "base/thread_pool.h"
+#include "kernels/isa.h"
+#include "tensor/tensor.h"
+
+namespace deepinfer::kernels {
+
+enum class ActivationForm : uint8_t { f32 = 1, int8 = 2 };
+
+struct MatmulKernel;  // kernels/matmul_kernel.h: one implementation
+
+// What was chosen for an operation and why the others were not; printed by --explain.
+struct Choice {
+  std::string operation;  // "matmul Q4_0 2048x2048 fast"
+  std::string chosen;     // "q4_0.int8.avx512"
+  std::vector<std::pair<std::string, std::string>> refused;  // name, reason
+};
+
+class PackedMatrix {
+ public:
+  PackedMatrix() = default;
+
+  // weights: rank 2, rows() outputs x row_elements() inputs, decodable dtype. Fails when the format
+  // is unknown to every kernel, or memory is short. NaN or infinity in the scales is the caller's
+  // business (weights are checked by the model that loads them).
+  static Result<PackedMatrix> pack(const TensorView& weights, Target target, ThreadPool& pool);
+
+  // The choice that pack() would make, without packing.
+  static Result<Choice> explain(DType dtype, size_t outputs, size_t inputs, Target target);
+
+  size_t outputs() const { return outputs_; }
+  size_t inputs() const { return inputs_; }
+  DType dtype() const { return dtype_; }
+  ActivationForm form() const;
+  std::string_view kernel_name() const;
+  size_t bytes() const { return panels_.size(); }  // read by one pass over the matrix
+
+  // out [inputs]: row `output` as float, exactly what the file's codes mean (embedding look-up).
+  void decode_row(size_t output, float* out) const noexcept;
+
+ private:
+  friend class MatmulRun;
+  const MatmulKernel* kernel_ = nullptr;
+  DType dtype_ = DType::f32;
+  size_t outputs_ = 0;
+  size_t inputs_ = 0;
+  size_t panel_bytes_ = 0;
+  Buffer panels_;  // [ceil(outputs / panel_rows)][panel_bytes], and slack for prefetching past it
+};
+
+// The rows that a group of products reads. Reused from step to step; memory grows to the largest.
+class Activations {
+ public:
+  // Forgets the rows and takes the shape. forms: bit-or of ActivationForm; inputs <= 2^20.
+  void begin(Target target, size_t rows, size_t inputs, unsigned forms);
+  void begin(Target target, size_t rows, size_t inputs, ActivationForm form) {
+    begin(target, rows, inputs, static_cast<unsigned>(form));
+  }
+  // values [inputs]; each row once after begin(), distinct rows from any thread.
+  void fill_row(size_t row, const float* values) noexcept;
+
+  size_t rows() const { return rows_; }
+  size_t inputs() const { return inputs_; }
+
+ private:
+  friend class MatmulRun;
+  struct Group {
+    size_t first_row;
+    size_t rows;    // real rows
+    size_t padded;  // rows of the layout, a size that the kernels have a body for
+    size_t offset;  // bytes into the form's buffer
+  };
+  struct Form {
+    std::vector<Group> groups;
+    Buffer bytes;
+    size_t used = 0;
+  };
+  void layout(Form& form, size_t group_rows, size_t bytes_per_row);
+
+  Target target_;
+  size_t rows_ = 0;
+  size_t inputs_ = 0;
+  unsigned forms_ = 0;
+  Form f32_;   // group: [inputs][padded] float
+  Form int8_;  // group: per 32 inputs {[8][padded] 4 x int8, [padded] correction, [padded] d,
+               //        [padded] d * sum}
+};
+
+enum class Epilogue : uint8_t {
+  store,  // out = product + bias
+  add,    // out += product + bias
+};
+
+struct Product {
+  const PackedMatrix* weights = nullptr;
+  float* out = nullptr;   // row m at out + m * stride, [outputs] floats
+  size_t stride = 0;
+  const float* bias = nullptr;  // [outputs] or null
+  Epilogue epilogue = Epilogue::store;
+};
+
+// All products in one region of the pool. Requires: every weights->inputs() == activations.inputs(),
+// the forms they need were begun, every row was filled.
+void matmul(ThreadPool& pool, const Activations& activations, std::span<const Product> products);
+inline void matmul(ThreadPool& pool, const Activations& activations,
+                   std::initializer_list<Product> products) {
+  matmul(pool, activations, std::span<const Product>(products.begin(), products.size()));
+}
+
+}  // namespace deepinfer::kernels
