@@ -1,0 +1,111 @@
+#pragma once
+
+// Engine: one replica. Prompts of token ids in, token ids out; no text. All requests of a batch run
+// together: every step carries one row of each decoding sequence and, with what is left of max_rows,
+// chunks of prompts that wait, in order of arrival. A request that cannot be served ends in an error of
+// its own; the others never notice.
+//
+//   Engine engine = TRY(Engine::create(model, options));
+//   TRY(engine.add({.id = 7, .prompt = ids, .limits = {.max_tokens = 64}}));
+//   while (engine.busy()) { TRY(engine.step([&](const Event& e) { ... })); }
+//
+// Threads: one thread owns the engine; the callback runs on it, inside step().
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "cache/page_pool.h"
+#include "models/model.h"
+#include "sampling/sampler.h"
+
+namespace deepinfer::engine {
+
+enum class FinishReason { none, stop, length, cancelled, error };
+std::string_view finish_reason_name(FinishReason reason);
+
+struct Request {
+  uint64_t id = 0;                 // chosen by the caller, unique among the live ones
+  std::vector<int32_t> prompt;     // 1 .. context ids
+  sampling::Parameters sampling;
+  size_t max_tokens = 256;
+  std::vector<int32_t> stop_ids;   // the stop id itself is reported, with FinishReason::stop
+  bool ignore_eos = false;         // else the model's eos ids stop too
+  bool want_prompt_logprobs = false;  // score(): log-probability of each prompt id given those before
+};
+
+struct RequestStats {
+  size_t prompt_tokens = 0;
+  size_t cached_tokens = 0;
+  size_t completion_tokens = 0;
+  double ttft_ms = 0;  // from add() to the first token
+  double tpot_ms = 0;  // mean time between later tokens, 0 when fewer than two
+};
+
+struct Event {
+  uint64_t request = 0;
+  // One new token; absent in an event that only ends the request.
+  bool has_token = false;
+  sampling::Sampled token;
+  // Prompt rows that were scored in this step: entry i is about prompt id `prompt_first + i`.
+  size_t prompt_first = 0;
+  std::vector<sampling::Sampled> prompt_scores;
+  FinishReason finish = FinishReason::none;
+  std::string error;  // when finish == error
+  RequestStats stats; // when finished
+};
+
+// Everything is bounded; computed from the options at create() and printed at start.
+struct Limits {
+  size_t sequences = 0;      // running at once; the rest waits
+  size_t rows = 0;           // of one step
+  size_t context = 0;        // prompt and output of one sequence
+  size_t pages = 0;          // of 128 tokens, all sequences together
+  size_t cache_bytes = 0;
+  std::string text() const;  // one line
+};
+
+class Engine {
+ public:
+  struct Options {
+    size_t max_sequences = 64;
+    size_t max_rows = 512;
+    size_t context = 0;         // 0: the model's limit
+    size_t cache_bytes = 0;     // 0: enough for max_sequences up to a quarter of the memory
+    kernels::Isa isa = kernels::Isa::ref;
+  };
+  static Result<std::unique_ptr<Engine>> create(models::Model& model, const Options& options,
+                                                const Clock& clock);
+  ~Engine();
+
+  const Limits& limits() const;
+
+  // Refuses (invalid): an id in use, an empty prompt, ids outside the vocabulary, a prompt longer than
+  // the context, parameters out of range. Naming the value and the limit.
+  Result<void> add(Request request);
+  // Takes effect before the next step; unknown ids are not_found.
+  Result<void> cancel(uint64_t request);
+
+  bool busy() const;
+  // One forward pass; events go to `sink`. An error of the model ends the requests of that step with
+  // FinishReason::error and is returned when no request can go on.
+  Result<void> step(const std::function<void(Event)>& sink);
+
+  struct StepCounters {
+    uint64_t steps = 0, rows = 0, prefill_rows = 0, decode_rows = 0;
+    double compute_seconds = 0, plan_seconds = 0;
+  };
+  const StepCounters& counters() const;
+  size_t pages_in_use() const;
+
+ private:
+  struct State;
+  explicit Engine(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace deepinfer::engine

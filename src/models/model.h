@@ -1,0 +1,88 @@
+#pragma once
+
+// Model: one family's forward pass over a ragged batch. There is one path for prefill chunks, decode
+// rows and (later) draft verification rows; what differs is the number of rows of a sequence.
+//
+// Bits: the logits of a row depend on the weights, the row's id and position and the sequence's
+// cache only; never on the other sequences, the chunking or the threads.
+//
+// Threads: forward() from one thread at a time; it uses the pool that the model was created with.
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "base/thread_pool.h"
+#include "cache/page_pool.h"
+#include "kernels/isa.h"
+#include "kernels/matmul.h"
+#include "weights/checkpoint.h"
+#include "weights/model_config.h"
+
+namespace deepinfer::models {
+
+// Set by the engine, read by the model.
+struct StepBatch {
+  std::span<const int32_t> ids;                    // [rows], each < vocab
+  std::span<const uint64_t> positions;             // [rows], consecutive within a sequence
+  std::span<const uint32_t> row_start;             // [sequences + 1], first row of each sequence
+  std::span<const uint8_t> want_logits;            // [rows], 1 where logits are read
+  std::span<cache::SequenceCache* const> caches;   // [sequences], reserved for all rows
+};
+
+// Set by the model, read by the engine.
+struct StepOutput {
+  Buffer logits;                      // [wanted rows][vocab] float, in row order
+  size_t wanted_rows = 0;
+  const float* row(size_t index, size_t vocab) const {
+    return logits.as<float>() + index * vocab;
+  }
+};
+
+enum class KvMode { official, f32 };  // the classic families: official is BF16 rows
+
+struct ModelOptions {
+  kernels::Target target;
+  KvMode kv = KvMode::official;
+  size_t max_rows = 512;  // the largest batch that forward() will see
+};
+
+// Where the time of a step goes; filled while profiling is on.
+struct OperationTime {
+  std::string name;  // "qkv", "attention", "ffn up", ...
+  double seconds = 0;
+  uint64_t calls = 0;
+  uint64_t weight_bytes = 0;
+  double operations = 0;  // multiply and add count as two
+};
+
+class Model {
+ public:
+  virtual ~Model() = default;
+
+  virtual const weights::ModelConfig& config() const = 0;
+  virtual const cache::CacheLayout& cache_layout() const = 0;
+  // Bytes of weights that one decoded token reads.
+  virtual size_t weight_bytes_per_step() const = 0;
+  // Bytes the model holds in all (weights and workspace).
+  virtual size_t resident_bytes() const = 0;
+  virtual const std::vector<kernels::Choice>& choices() const = 0;
+
+  // Writes the cache entries of all rows and the wanted logits. Does not change length() of the
+  // caches. Fails (internal, naming layer and operation) when a value is NaN or infinite.
+  virtual Result<void> forward(const StepBatch& batch, StepOutput& output) = 0;
+
+  virtual void set_profiling(bool on) = 0;
+  virtual std::vector<OperationTime> take_profile() = 0;
+};
+
+// Opens the family that the checkpoint's configuration names. `progress(done, total)` counts bytes of
+// weights packed; may be empty.
+Result<std::unique_ptr<Model>> open_model(const weights::Checkpoint& checkpoint,
+                                          const ModelOptions& options, ThreadPool& pool,
+                                          void (*progress)(size_t done, size_t total) = nullptr);
+
+}  // namespace deepinfer::models
