@@ -2,8 +2,8 @@
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # g++ 12 frees memory twice in ordinary co_await expressions; ISA pragmas need clang.
   message(FATAL_ERROR
-    "deepinfer: the compiler is g++ ${CMAKE_CXX_COMPILER_VERSION}, the kernels and coroutine targets "
-    "need clang 16 or newer (g++ < 14 miscompiles co_await). "
+    "deepinfer: the compiler is g++ ${CMAKE_CXX_COMPILER_VERSION}, the kernels and coroutine "
+    "targets need clang 16 or newer (g++ < 14 miscompiles co_await). "
     "Use -DCMAKE_CXX_COMPILER=clang++-19, or run `make build`.")
 elseif(CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 16)
   message(FATAL_ERROR "deepinfer: clang ${CMAKE_CXX_COMPILER_VERSION} is too old, 16 is the least.")
@@ -19,7 +19,9 @@ endif()
 
 find_program(CCACHE_PROGRAM ccache)
 if(CCACHE_PROGRAM)
-  set(CMAKE_CXX_COMPILER_LAUNCHER "${CCACHE_PROGRAM}")
+  # Paths below the project count as relative: another clone of it finds the same objects.
+  set(CMAKE_CXX_COMPILER_LAUNCHER
+      "${CMAKE_COMMAND};-E;env;CCACHE_BASEDIR=${PROJECT_SOURCE_DIR};${CCACHE_PROGRAM}")
 endif()
 find_program(MOLD_PROGRAM mold)
 if(MOLD_PROGRAM)
@@ -38,4 +40,8 @@ if(DEEPINFER_SANITIZE)
   add_compile_options(-fsanitize=${DEEPINFER_SANITIZE} -fno-sanitize-recover=all
                       -fno-omit-frame-pointer -g1)
   add_link_options(-fsanitize=${DEEPINFER_SANITIZE})
+endif()
+if(DEEPINFER_FUZZ)
+  # Coverage counters in every library, so that the fuzzer sees which inputs reach new code.
+  add_compile_options(-fsanitize=fuzzer-no-link)
 endif()

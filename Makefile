@@ -1,0 +1,68 @@
+# The everyday commands; `make help` lists them. The work is done by CMake presets and tools/.
+MAKEFLAGS += --no-print-directory
+JOBS ?= $(shell nproc)
+CMAKE_BUILD = cmake --build --parallel $(JOBS) --preset
+PROGRAM = build/release/deepinfer
+
+.DEFAULT_GOAL := help
+.PHONY: help build run test bench peers lint format sanitize fuzz fresh clean
+
+help:  ## this list
+	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 18
+
+build:  ## the program alone: build/release/deepinfer
+	@tools/setup.sh build
+	@cmake --preset release --log-level=WARNING
+	@$(CMAKE_BUILD) release
+
+run: build  ## answers a handful of prompts with SmolLM2-135M (94 MB, fetched once)
+	@$(PROGRAM) generate smollm2 --chat --prompts examples/prompts.jsonl
+
+test:  ## builds everything and runs the whole test suite
+	@tools/setup.sh build test
+	@python3 tools/fetch_data.py smollm2 v4-tokenizer
+	@cmake --preset test --log-level=WARNING
+	@$(CMAKE_BUILD) test
+	@ctest --preset test --parallel $(JOBS)
+
+bench: build  ## this machine's limits, then prefill and decode of SmolLM2
+	@$(PROGRAM) bench limits
+	@$(PROGRAM) bench prefill smollm2
+	@$(PROGRAM) bench decode smollm2
+
+peers: build  ## the same, interleaved with llama.cpp (built once from its Python package's source)
+	@tools/setup.sh build test
+	@bench/peers/run.sh
+
+lint:  ## clang-format and clang-tidy over the tree
+	@tools/setup.sh build test lint
+	@tools/format.sh --check
+	@cmake --preset test --log-level=WARNING
+	@tools/lint.sh build/test
+
+format:  ## formats the C++ sources in place
+	@tools/setup.sh lint
+	@tools/format.sh
+
+sanitize:  ## the whole suite under address+undefined, then the threaded folders under thread
+	@tools/setup.sh build test sanitize
+	@cmake --preset asan --log-level=WARNING
+	@$(CMAKE_BUILD) asan
+	@ctest --preset asan --parallel $(JOBS)
+	@cmake --preset tsan --log-level=WARNING
+	@$(CMAKE_BUILD) tsan
+	@ctest --preset tsan --parallel $(JOBS)
+
+SECONDS_IN_ALL ?= 60
+fuzz:  ## every parser of untrusted bytes under libFuzzer (SECONDS_IN_ALL=60)
+	@tools/setup.sh build sanitize
+	@cmake --preset fuzz --log-level=WARNING
+	@$(CMAKE_BUILD) fuzz
+	@tools/fuzz.sh build/fuzz $(SECONDS_IN_ALL)
+
+fresh:  ## make run and make test in a bare Debian 12 tree, timed (needs root)
+	@tools/setup.sh fresh
+	@tools/fresh_machine.sh --test
+
+clean:  ## removes build/ (ccache keeps the objects: see `ccache --show-stats`)
+	rm -rf build
