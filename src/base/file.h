@@ -63,8 +63,8 @@ class DirectFile {
 // Whole small files; limit guards the allocation.
 Result<std::string> read_file(const std::string& path, size_t limit_bytes = size_t{1} << 30);
 
-// Writes beside the target, syncs, renames over it: a reader sees the old file or the new one, and a
-// failure leaves the old one and no litter.
+// Writes beside the target, syncs, renames over it: a reader sees the old file or the new one, and
+// a failure leaves the old one and no litter.
 Result<void> write_file_atomic(const std::string& path, std::span<const std::byte> bytes);
 Result<void> write_file_atomic(const std::string& path, std::string_view text);
 

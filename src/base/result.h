@@ -127,9 +127,9 @@ class [[nodiscard]] Result<void> {
 
 // The value of a Result, or return its error from the enclosing function. In a coroutine await
 // first: `auto r = co_await f(); ... TRY(std::move(r))` is not possible there, test it by hand.
-#define TRY(expression)                                           \
-  ({                                                              \
-    auto&& try_result = (expression);                             \
-    if (!try_result.ok()) return std::move(try_result).error();   \
-    std::move(try_result).value();                                \
+#define TRY(expression)                                         \
+  ({                                                            \
+    auto&& try_result = (expression);                           \
+    if (!try_result.ok()) return std::move(try_result).error(); \
+    std::move(try_result).value();                              \
   })

@@ -2,14 +2,15 @@
 
 // ThreadPool: the workers that compute. One region runs at a time; a region is cut into numbered
 // chunks, and whoever is free takes the next number, so that a worker whose core was taken away
-// delays nobody. Between regions workers spin for a short while (about 50 us, a setting), then park.
+// delays nobody. Between regions workers spin for a short while (about 50 us, a setting), then
+// park.
 //
 //   ThreadPool pool({.threads = 2});
 //   pool.run(chunk_count, [&](size_t chunk, size_t worker) { ... });
 //
-// Contract: `threads` counts the caller, which works too: a pool of 1 starts no thread and calls the
-// function in order. run() returns when every chunk is done, and publishes all their writes to the
-// caller. Chunks may run in any order, each exactly once; `worker` < thread_count() is constant
+// Contract: `threads` counts the caller, which works too: a pool of 1 starts no thread and calls
+// the function in order. run() returns when every chunk is done, and publishes all their writes to
+// the caller. Chunks may run in any order, each exactly once; `worker` < thread_count() is constant
 // within one chunk and no two chunks run at the same time with the same worker. The function must
 // not throw and must not call run() on the same pool. Every worker sets flush-to-zero in MXCSR and
 // leaves denormals-are-zero off (spec: bits of results depend on it); run() sets the same on the
@@ -19,6 +20,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <type_traits>
 
 #include "base/result.h"
 
@@ -30,9 +32,9 @@ size_t usable_cpu_count();
 class ThreadPool {
  public:
   struct Options {
-    size_t threads = 0;            // 0: usable_cpu_count()
-    size_t spin_pauses = 2000;     // about 50 us before a worker parks
-    bool pin = false;              // one CPU of the affinity mask for each worker
+    size_t threads = 0;         // 0: usable_cpu_count()
+    size_t spin_pauses = 2000;  // about 50 us before a worker parks
+    bool pin = false;           // one CPU of the affinity mask for each worker
   };
   static constexpr size_t kMaxThreads = 1024;
 

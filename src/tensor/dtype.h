@@ -3,8 +3,8 @@
 // Storage formats of weights and cache rows: names, block sizes, and the exact value of every code.
 //
 // A row of a block format is ceil(elements / block_elements) blocks; files require elements to be a
-// multiple of block_elements. Sources of the layouts: the GGML formats as the `gguf` package decodes
-// them (tests/golden/quant), OCP MX for E2M1/UE8M0, OCP FP8 for E4M3FN/E5M2.
+// multiple of block_elements. Sources of the layouts: the GGML formats as the `gguf` package
+// decodes them (tests/golden/quant), OCP MX for E2M1/UE8M0, OCP FP8 for E4M3FN/E5M2.
 //
 // Threads: any; everything here is a pure function.
 
@@ -43,8 +43,8 @@ enum class DType : uint8_t {
   iq2_s,
   iq3_xxs,
   iq3_s,
-  mxfp4,   // GGML MXFP4: 32 x E2M1 with one UE8M0 byte
-  nvfp4,   // GGML NVFP4
+  mxfp4,  // GGML MXFP4: 32 x E2M1 with one UE8M0 byte
+  nvfp4,  // GGML NVFP4
   f8_e4m3,
   f8_e5m2,
   f8_e8m0,  // UE8M0: an exponent byte
@@ -53,10 +53,10 @@ enum class DType : uint8_t {
 inline constexpr size_t kDTypeCount = static_cast<size_t>(DType::f4_e2m1) + 1;
 
 struct DTypeInfo {
-  std::string_view name;   // "Q4_0", "BF16", "F8_E4M3": as the file formats spell it
-  size_t block_elements;   // 1 for plain formats
+  std::string_view name;  // "Q4_0", "BF16", "F8_E4M3": as the file formats spell it
+  size_t block_elements;  // 1 for plain formats
   size_t block_bytes;
-  bool decodable;          // decode_row() knows it (false for integers other than i8/u8...)
+  bool decodable;  // decode_row() knows it (false for integers other than i8/u8...)
 };
 
 const DTypeInfo& dtype_info(DType dtype);
