@@ -8,7 +8,7 @@
 set -euo pipefail
 
 build=(
-  clang-19 mold ccache cmake ninja-build pkg-config git ca-certificates python3 python3-pip
+  make clang-19 mold ccache cmake ninja-build pkg-config git ca-certificates python3 python3-pip
   libfmt-dev nlohmann-json3-dev libsimdjson-dev libxxhash-dev libssl-dev libpcre2-dev
   libutf8proc-dev libcli11-dev libtomlplusplus-dev libedit-dev
 )
