@@ -34,6 +34,7 @@ command -v debootstrap >/dev/null ||
   { echo "error: fresh_machine: no debootstrap (run: tools/setup.sh fresh)" >&2; exit 1; }
 
 root=$(mktemp -d "${TMPDIR:-/var/tmp}/deepinfer-fresh.XXXXXX")
+chmod 755 "$root"  # apt downloads as its own user
 cleanup() {
   # Deepest first; a mount that is still in use is let go of when its last user ends.
   awk -v root="$root/" 'index($2, root) == 1 { print $2 }' /proc/mounts | sort -r |

@@ -7,6 +7,7 @@
 # Nothing missing: no root, no network, a fraction of a second. No service is ever started.
 set -euo pipefail
 
+# shellcheck disable=SC2034  # the groups are used by name
 build=(
   make clang-19 mold ccache cmake ninja-build pkg-config git ca-certificates python3 python3-pip
   libfmt-dev nlohmann-json3-dev libsimdjson-dev libxxhash-dev libssl-dev libpcre2-dev
