@@ -19,6 +19,8 @@ function(deepinfer_test name)
   add_executable(${name}_test ${ARG_SOURCES})
   target_link_libraries(${name}_test PRIVATE
                         ${ARG_DEPS} GTest::gtest GTest::gmock GTest::gtest_main)
+  # For "tests/golden_file.h".
+  target_include_directories(${name}_test PRIVATE "${PROJECT_SOURCE_DIR}")
   target_compile_definitions(${name}_test PRIVATE DEEPINFER_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   gtest_discover_tests(${name}_test DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
                        PROPERTIES TIMEOUT 300 LABELS ${name})
