@@ -3,9 +3,9 @@
 // Products of activation rows with a weight matrix in any storage format:
 //   out[m][n] = sum over k of x[m][k] * w[n][k]   (+ bias[n])     w: [outputs, inputs] as stored
 //
-// Weights are repacked once, for the instruction set (PackedMatrix): rows interleaved into panels so
-// that one vector lane is one output. Activations are prepared once for all products that read them
-// (Activations): as they are (`f32`) or as int8 with one scale per 32 values (`int8`).
+// Weights are repacked once, for the instruction set (PackedMatrix): rows interleaved into panels
+// so that one vector lane is one output. Activations are prepared once for all products that read
+// them (Activations): as they are (f32) or as int8 with one scale per 32 values.
 //
 //   PackedMatrix w = TRY(PackedMatrix::pack(view, target, pool));
 //   acts.begin(target, rows, w.inputs(), w.form());
@@ -39,14 +39,23 @@
 
 namespace deepinfer::kernels {
 
-enum class ActivationForm : uint8_t { f32 = 1, int8 = 2 };
+// What a product reads of its activations: a bit-or of these.
+using ActivationForms = unsigned;
+inline constexpr ActivationForms kFormF32 = 1;   // values as they are
+inline constexpr ActivationForms kFormInt8 = 2;  // codes and a scale per 32 values
+// Planes beside the int8 codes, one number per block and row, for one kind of weight code each:
+inline constexpr ActivationForms kPlaneSum = 4;      // d * sum of codes (formats with a minimum)
+inline constexpr ActivationForms kPlaneOffset8 = 8;  // -8 * sum, as the ISA's accumulator starts
+inline constexpr ActivationForms kPlaneOffset12 = 16;
+inline constexpr ActivationForms kPlaneOffset128 = 32;
+inline constexpr ActivationForms kPlaneHalves32 = 64;  // two numbers: -32 * sum of each 16
 
 struct MatmulKernel;  // kernels/matmul_kernel.h: one implementation
 
 // What was chosen for an operation and why the others were not; printed by --explain.
 struct Choice {
-  std::string operation;  // "matmul Q4_0 2048x2048 fast"
-  std::string chosen;     // "q4_0.int8.avx512"
+  std::string operation;                                     // "matmul Q4_0 2048x2048 fast"
+  std::string chosen;                                        // "q4_0.int8.avx512"
   std::vector<std::pair<std::string, std::string>> refused;  // name, reason
 };
 
@@ -65,7 +74,7 @@ class PackedMatrix {
   size_t outputs() const { return outputs_; }
   size_t inputs() const { return inputs_; }
   DType dtype() const { return dtype_; }
-  ActivationForm form() const;
+  ActivationForms form() const;
   std::string_view kernel_name() const;
   size_t bytes() const { return panels_.size(); }  // read by one pass over the matrix
 
@@ -73,7 +82,7 @@ class PackedMatrix {
   void decode_row(size_t output, float* out) const noexcept;
 
  private:
-  friend class MatmulRun;
+  friend struct MatmulRun;
   const MatmulKernel* kernel_ = nullptr;
   DType dtype_ = DType::f32;
   size_t outputs_ = 0;
@@ -82,14 +91,20 @@ class PackedMatrix {
   Buffer panels_;  // [ceil(outputs / panel_rows)][panel_bytes], and slack for prefetching past it
 };
 
+// Some consecutive rows that a kernel takes together; their values are interleaved.
+struct RowGroup {
+  size_t first_row;
+  size_t rows;    // real rows
+  size_t padded;  // rows of the layout: a size that the kernels have a body for
+  size_t offset;  // bytes into the form's buffer
+};
+
 // The rows that a group of products reads. Reused from step to step; memory grows to the largest.
 class Activations {
  public:
-  // Forgets the rows and takes the shape. forms: bit-or of ActivationForm; inputs <= 2^20.
-  void begin(Target target, size_t rows, size_t inputs, unsigned forms);
-  void begin(Target target, size_t rows, size_t inputs, ActivationForm form) {
-    begin(target, rows, inputs, static_cast<unsigned>(form));
-  }
+  // Forgets the rows and takes the shape. forms: those of all products that will read the rows,
+  // or-ed together; inputs <= 2^20.
+  void begin(Target target, size_t rows, size_t inputs, ActivationForms forms);
   // values [inputs]; each row once after begin(), distinct rows from any thread.
   void fill_row(size_t row, const float* values) noexcept;
 
@@ -97,27 +112,19 @@ class Activations {
   size_t inputs() const { return inputs_; }
 
  private:
-  friend class MatmulRun;
-  struct Group {
-    size_t first_row;
-    size_t rows;    // real rows
-    size_t padded;  // rows of the layout, a size that the kernels have a body for
-    size_t offset;  // bytes into the form's buffer
-  };
+  friend struct MatmulRun;
   struct Form {
-    std::vector<Group> groups;
+    std::vector<RowGroup> groups;
     Buffer bytes;
-    size_t used = 0;
   };
-  void layout(Form& form, size_t group_rows, size_t bytes_per_row);
+  void layout(Form& form, std::span<const uint8_t> sizes, size_t floats_per_row);
 
   Target target_;
   size_t rows_ = 0;
   size_t inputs_ = 0;
-  unsigned forms_ = 0;
+  ActivationForms forms_ = 0;
   Form f32_;   // group: [inputs][padded] float
-  Form int8_;  // group: per 32 inputs {[8][padded] 4 x int8, [padded] correction, [padded] d,
-               //        [padded] d * sum}
+  Form int8_;  // group: per 32 inputs a record of dwords {[8][padded] 4 codes, [padded] d, planes}
 };
 
 enum class Epilogue : uint8_t {
@@ -127,14 +134,14 @@ enum class Epilogue : uint8_t {
 
 struct Product {
   const PackedMatrix* weights = nullptr;
-  float* out = nullptr;   // row m at out + m * stride, [outputs] floats
+  float* out = nullptr;  // row m at out + m * stride, [outputs] floats
   size_t stride = 0;
   const float* bias = nullptr;  // [outputs] or null
   Epilogue epilogue = Epilogue::store;
 };
 
-// All products in one region of the pool. Requires: every weights->inputs() == activations.inputs(),
-// the forms they need were begun, every row was filled.
+// All products in one region of the pool. Requires: every weights->inputs() ==
+// activations.inputs(), the forms they need were begun, every row was filled.
 void matmul(ThreadPool& pool, const Activations& activations, std::span<const Product> products);
 inline void matmul(ThreadPool& pool, const Activations& activations,
                    std::initializer_list<Product> products) {

@@ -1,0 +1,209 @@
+#include "kernels/cpu/panel_pack.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.h"
+
+namespace deepinfer::kernels {
+namespace {
+
+const uint8_t* bytes_at(const std::byte* p) { return reinterpret_cast<const uint8_t*>(p); }
+
+void split_nibbles(const uint8_t* packed, uint8_t codes[32]) {
+  for (size_t i = 0; i < 16; ++i) {
+    codes[i] = packed[i] & 15;
+    codes[i + 16] = packed[i] >> 4;
+  }
+}
+
+// Block `block` of a Q6_K row: 4 blocks of 32 in each half of 128 (file layout: ql[128] qh[64]).
+void q6_k_codes(const uint8_t* superblock, size_t block, uint8_t codes[32]) {
+  const size_t half = block / 4, quarter = block % 4;
+  const uint8_t* low = superblock + half * 64 + (quarter & 1) * 32;
+  const uint8_t* high = superblock + 128 + half * 32;
+  for (size_t i = 0; i < 32; ++i) {
+    const uint8_t nibble = quarter < 2 ? low[i] & 15 : low[i] >> 4;
+    codes[i] = static_cast<uint8_t>(nibble | (((high[i] >> (2 * quarter)) & 3) << 4));
+  }
+}
+
+struct PanelWriter {
+  DType dtype;
+  PanelFormat format;
+  size_t lanes;
+  uint8_t flip;
+  std::byte* superblock;
+
+  void put(size_t offset, const void* source, size_t bytes) const {
+    std::memcpy(superblock + offset, source, bytes);
+  }
+
+  // Scales of block j of superblock `index` for lane r, from a row of the file.
+  void scales(const std::byte* row, size_t index, size_t j, size_t r) const {
+    const size_t block = index * format.blocks + j;
+    const std::byte* source = row + block * dtype_info(dtype).block_bytes;
+    switch (dtype) {
+      case DType::q4_0:
+      case DType::q8_0:
+        put((j * lanes + r) * 2, source, 2);
+        break;
+      case DType::q4_1:
+        put((j * lanes + r) * 2, source, 2);
+        put((4 * lanes + j * lanes + r) * 2, source + 2, 2);
+        break;
+      case DType::mxfp4:
+        put(j * lanes + r, source, 1);
+        break;
+      case DType::q4_k: {
+        const std::byte* file = row + index * 144;
+        if (j == 0) {
+          put(r * 2, file, 2);
+          put((lanes + r) * 2, file + 2, 2);
+        }
+        const ScaleMin sm = q4_k_scale_min(bytes_at(file) + 4, j);
+        put(4 * lanes + j * lanes + r, &sm.scale, 1);
+        put(12 * lanes + j * lanes + r, &sm.min, 1);
+        break;
+      }
+      case DType::q6_k: {
+        const std::byte* file = row + index * 210;
+        if (j == 0) put(r * 2, file + 208, 2);
+        for (size_t half = 0; half < 2; ++half) {
+          put(4 * lanes + (2 * j + half) * lanes + r, file + 192 + 2 * j + half, 1);
+        }
+        break;
+      }
+      default:
+        check(false, "no panel format");
+    }
+  }
+
+  void codes(const std::byte* row, size_t index, size_t j, size_t r) const {
+    uint8_t c[32];
+    read_block_codes(dtype, row, index * format.blocks + j, c);
+    std::byte* block = superblock + format.scale_lane_bytes * lanes;
+    auto* out = reinterpret_cast<uint8_t*>(block + j * format.block_lane_bytes * lanes);
+    if (format.bits == CodeBits::bytes) {
+      for (size_t k = 0; k < 32; ++k) {
+        out[(k / 4) * lanes * 4 + r * 4 + k % 4] = static_cast<uint8_t>(c[k] ^ flip);
+      }
+      return;
+    }
+    // Q6_K keeps the nibbles of all blocks together, the pairs after them.
+    if (format.bits == CodeBits::nibbles_and_pairs) {
+      out = reinterpret_cast<uint8_t*>(block + j * 16 * lanes);
+      auto* pairs = reinterpret_cast<uint8_t*>(block + format.blocks * 16 * lanes + j * 8 * lanes);
+      for (size_t k = 0; k < 32; ++k) {
+        const size_t step = k / 4;
+        pairs[(step / 4) * lanes * 4 + r * 4 + k % 4] |=
+            static_cast<uint8_t>((c[k] >> 4) << (2 * (step % 4)));
+      }
+    }
+    for (size_t k = 0; k < 16; ++k) {
+      out[(k / 4) * lanes * 4 + r * 4 + k % 4] =
+          static_cast<uint8_t>((c[k] & 15) | ((c[k + 16] & 15) << 4));
+    }
+  }
+};
+
+}  // namespace
+
+bool has_panel_format(DType dtype) {
+  switch (dtype) {
+    case DType::q4_0:
+    case DType::q4_1:
+    case DType::q8_0:
+    case DType::mxfp4:
+    case DType::q4_k:
+    case DType::q6_k:
+      return true;
+    default:
+      return false;
+  }
+}
+
+PanelFormat panel_format(DType dtype) {
+  switch (dtype) {
+    case DType::q4_0:
+      return {4, 8, 16, CodeBits::nibbles};
+    case DType::q4_1:
+      return {4, 16, 16, CodeBits::nibbles};
+    case DType::q8_0:
+      return {4, 8, 32, CodeBits::bytes};
+    case DType::mxfp4:
+      return {4, 4, 16, CodeBits::nibbles};
+    case DType::q4_k:
+      return {8, 20, 16, CodeBits::nibbles};
+    case DType::q6_k:
+      return {8, 20, 24, CodeBits::nibbles_and_pairs};
+    default:
+      check(false, "no panel format");
+      return {};
+  }
+}
+
+size_t panel_bytes(DType dtype, size_t lanes, size_t inputs) {
+  const PanelFormat f = panel_format(dtype);
+  const size_t blocks = (inputs + 31) / 32;
+  const size_t superblocks = (blocks + f.blocks - 1) / f.blocks;
+  return (superblocks * f.scale_lane_bytes + blocks * f.block_lane_bytes) * lanes;
+}
+
+void pack_panel(const TensorView& weights, size_t first_output, size_t lanes, uint8_t code_flip,
+                std::byte* panel) {
+  const PanelFormat f = panel_format(weights.dtype);
+  const size_t blocks = (weights.row_elements() + 31) / 32;
+  const size_t rows = std::min<size_t>(lanes, weights.rows() - first_output);
+  for (size_t index = 0; index * f.blocks < blocks; ++index) {
+    const size_t here = std::min(f.blocks, blocks - index * f.blocks);
+    const PanelWriter writer{weights.dtype, f, lanes, code_flip, panel};
+    for (size_t r = 0; r < rows; ++r) {
+      const std::byte* row = weights.row(first_output + r);
+      for (size_t j = 0; j < here; ++j) {
+        writer.scales(row, index, j, r);
+        writer.codes(row, index, j, r);
+      }
+    }
+    panel += (f.scale_lane_bytes + here * f.block_lane_bytes) * lanes;
+  }
+}
+
+void read_block_codes(DType dtype, const std::byte* row, size_t block, uint8_t codes[32]) {
+  const uint8_t* p = bytes_at(row);
+  switch (dtype) {
+    case DType::q4_0:
+      split_nibbles(p + block * 18 + 2, codes);
+      break;
+    case DType::q4_1:
+      split_nibbles(p + block * 20 + 4, codes);
+      break;
+    case DType::q8_0:
+      std::memcpy(codes, p + block * 34 + 2, 32);
+      break;
+    case DType::mxfp4:
+      split_nibbles(p + block * 17 + 1, codes);
+      break;
+    case DType::q4_k: {
+      const uint8_t* packed = p + (block / 8) * 144 + 16 + ((block % 8) / 2) * 32;
+      for (size_t i = 0; i < 32; ++i) codes[i] = (block & 1) ? packed[i] >> 4 : packed[i] & 15;
+      break;
+    }
+    case DType::q6_k:
+      q6_k_codes(p + (block / 8) * 210, block % 8, codes);
+      break;
+    default:
+      check(false, "no panel format");
+  }
+}
+
+ScaleMin q4_k_scale_min(const uint8_t* packed, size_t block) {
+  if (block < 4) {
+    return {static_cast<uint8_t>(packed[block] & 63), static_cast<uint8_t>(packed[block + 4] & 63)};
+  }
+  const uint8_t low = packed[block + 4];
+  return {static_cast<uint8_t>((low & 15) | ((packed[block - 4] >> 6) << 4)),
+          static_cast<uint8_t>((low >> 4) | ((packed[block] >> 6) << 4))};
+}
+
+}  // namespace deepinfer::kernels
