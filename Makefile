@@ -3,6 +3,8 @@ MAKEFLAGS += --no-print-directory
 JOBS ?= $(shell nproc)
 CMAKE_BUILD = cmake --build --parallel $(JOBS) --preset
 PROGRAM = build/release/deepinfer
+BENCH_CACHE = $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/deepinfer/bench
+BENCH_MODELS = $(foreach type,Q4_0 Q8_0 BF16,$(BENCH_CACHE)/dense-1b.$(type).gguf)
 
 .DEFAULT_GOAL := help
 .PHONY: help build run test bench peers lint format sanitize fuzz fresh clean
@@ -25,14 +27,18 @@ test:  ## builds everything and runs the whole test suite
 	@$(CMAKE_BUILD) test
 	@ctest --preset test --parallel $(JOBS)
 
-bench: build  ## this machine's limits, then prefill and decode of SmolLM2
-	@$(PROGRAM) bench limits
-	@$(PROGRAM) bench prefill smollm2
-	@$(PROGRAM) bench decode smollm2
+# Random weights in three formats: larger than any cache, unlike SmolLM2's.
+$(BENCH_CACHE)/dense-1b.%.gguf: tools/make_random_gguf.py
+	@mkdir -p $(@D)
+	python3 tools/make_random_gguf.py --shape dense-1b --type $* --out $@
 
-peers: build  ## the same, interleaved with llama.cpp (built once from its Python package's source)
-	@tools/setup.sh build test
-	@bench/peers/run.sh
+bench: build $(BENCH_MODELS)  ## prefill and decode, interleaved with llama.cpp, as a table
+	@tools/setup.sh build peers
+	@bench/peers/compare.py --program $(PROGRAM) smollm2 $(BENCH_MODELS)
+
+peers:  ## builds llama.cpp, the peer of `make bench` (once, from a Python package's source)
+	@tools/setup.sh build peers
+	@bench/peers/build_llama_cpp.sh
 
 lint:  ## clang-format and clang-tidy over the tree
 	@tools/setup.sh build test lint

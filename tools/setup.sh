@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that are missing, and only those, and says which.
-#   tools/setup.sh [build] [test] [sanitize] [lint] [fresh]     (default: build)
+#   tools/setup.sh [build] [test] [sanitize] [lint] [peers] [fresh]     (default: build)
 # build: what the program needs. test: the test suite. sanitize: sanitizers, fuzzing, and readable
-# stacks in their reports. lint: format and tidy checks. fresh: tools/fresh_machine.sh.
+# stacks in their reports. lint: format and tidy checks. peers: the compiler of llama.cpp.
+# fresh: what makes a bare tree.
 # docs/dependencies.md gives the reason for each library.
 # Nothing missing: no root, no network, a fraction of a second. No service is ever started.
 set -euo pipefail
@@ -16,17 +17,18 @@ build=(
 test=(libgtest-dev libgmock-dev libbenchmark-dev librapidcheck-dev python3-venv)
 sanitize=(libclang-rt-19-dev llvm-19)
 lint=(clang-format-19 clang-tidy-19)
+peers=(g++)
 fresh=(debootstrap)
 
 wanted=()
 for group in "${@:-build}"; do
   case "$group" in
-    build | test | sanitize | lint | fresh)
+    build | test | sanitize | lint | peers | fresh)
       declare -n packages="$group"
       wanted+=("${packages[@]}")
       ;;
     *)
-      echo "error: setup: unknown group '$group' (known: build test sanitize lint fresh)" >&2
+      echo "error: setup: unknown group '$group' (known: build test sanitize lint peers fresh)" >&2
       exit 2
       ;;
   esac

@@ -22,7 +22,7 @@ struct Layers {
 Layers parse_layers(const SourceFile& file);
 
 // Every quoted include of a file in src that the ladder does not allow, and every folder of src
-// that it does not know.
+// that it does not know. A *_test.cpp may also include headers of tests/.
 std::vector<std::string> layer_findings(const Layers& layers, const std::vector<SourceFile>& files);
 
 }  // namespace deepinfer::tidy

@@ -36,6 +36,7 @@ TEST(Layering, AllowsOwnFolderListedFoldersAndSingleHeaders) {
       make_file("src/models/a.cpp", "#include \"models/a.h\"\n#include \"tensor/t.h\"\n"),
       make_file("src/tensor/t.cpp", "#include <base>\n#include \"models/shape.h\"\n"),
       make_file("tests/x.cpp", "#include \"anything/x.h\"\n"),
+      make_file("src/base/b_test.cpp", "#include \"tests/golden_file.h\"\n"),
   };
   EXPECT_EQ(joined(layer_findings(sample_layers(), files)), "");
 }
@@ -45,6 +46,13 @@ TEST(Layering, FindsTheWrongWayInclude) {
       make_file("src/base/a_test.cpp", "\n  #  include \"tensor/t.h\"  // why\n")};
   EXPECT_EQ(joined(layer_findings(sample_layers(), files)),
             "src/base/a_test.cpp:2: base may not include tensor/t.h\n");
+}
+
+TEST(Layering, FindsAnIncludeOfTestsInTheProgram) {
+  const std::vector<SourceFile> files = {
+      make_file("src/models/m.cpp", "#include \"tests/golden_file.h\"\n")};
+  EXPECT_EQ(joined(layer_findings(sample_layers(), files)),
+            "src/models/m.cpp:1: models may not include tests/golden_file.h\n");
 }
 
 TEST(Layering, FindsTheOtherHeaderOfASingleHeaderAllowance) {

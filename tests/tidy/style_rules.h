@@ -32,7 +32,7 @@ std::vector<std::string> budget_findings(const std::vector<SourceFile>& files);
 std::vector<std::string> folder_findings(const std::vector<SourceFile>& files);
 
 // `#pragma once` in every header; no header that nobody includes; a .cpp includes its own header
-// first; every quoted include names a file from src/ (below tests/ also from the root).
+// first; every quoted include names a file from src/ (in tests also from the root).
 std::vector<std::string> include_findings(const std::vector<SourceFile>& files);
 
 }  // namespace deepinfer::tidy
