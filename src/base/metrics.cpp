@@ -147,13 +147,16 @@ Metrics::~Metrics() = default;
 Metrics::Series& Metrics::series(std::string_view name, std::string_view help, Type type,
                                  MetricLabels labels) {
   check(valid_name(name), "not a metric name");
-  const auto family = std::find_if(families_.begin(), families_.end(),
-                                   [&](const auto& known) { return known->name == name; });
-  if (family == families_.end()) {
+  Family* known_family = nullptr;
+  for (const auto& family : families_) {
+    if (family->name == name) known_family = family.get();
+  }
+  if (!known_family) {
     families_.push_back(
         std::make_unique<Family>(Family{std::string(name), std::string(help), type, {}}));
+    known_family = families_.back().get();
   }
-  Family& found = family == families_.end() ? *families_.back() : **family;
+  Family& found = *known_family;
   check(found.type == type, "a metric of this name has another type");
   for (const auto& known : found.series) {
     if (known->labels == labels) return *known;

@@ -35,9 +35,9 @@
 namespace deepinfer {
 
 struct OptionRule {
-  std::optional<double> least;       // numbers
-  std::optional<double> most;        // numbers
-  std::vector<std::string> choices;  // strings; empty: any
+  std::optional<double> least = std::nullopt;  // numbers
+  std::optional<double> most = std::nullopt;   // numbers
+  std::vector<std::string> choices = {};       // strings; empty: any
 };
 
 class OptionTable {
