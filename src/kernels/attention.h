@@ -26,6 +26,7 @@
 namespace deepinfer::kernels {
 
 inline constexpr size_t kPageTokens = 128;
+inline constexpr size_t kSpan = 4 * kPageTokens;
 
 enum class KvForm : uint8_t { f32, bf16 };
 size_t kv_element_bytes(KvForm form);
@@ -35,7 +36,7 @@ struct AttentionShape {
   size_t kv_heads = 0;  // divides heads
   size_t head_dim = 0;  // multiple of 8
   KvForm form = KvForm::bf16;
-  float scale = 0.0f;   // 1 / sqrt(head_dim) for the classic families
+  float scale = 0.0f;  // 1 / sqrt(head_dim) for the classic families
 
   size_t page_bytes() const {  // of one layer
     return 2 * kv_heads * head_dim * kPageTokens * kv_element_bytes(form);
@@ -70,7 +71,7 @@ class AttentionWorkspace {
 
 // All sequences of a step in one or two regions of the pool.
 void attention(ThreadPool& pool, Isa isa, const AttentionShape& shape,
-               std::span<const AttentionSequence> sequences, size_t query_stride,
-               size_t out_stride, AttentionWorkspace& workspace);
+               std::span<const AttentionSequence> sequences, size_t query_stride, size_t out_stride,
+               AttentionWorkspace& workspace);
 
 }  // namespace deepinfer::kernels

@@ -53,19 +53,26 @@ const CpuFeatures& cpu_features() {
 
 std::string_view isa_name(Isa isa) {
   switch (isa) {
-    case Isa::ref: return "ref";
-    case Isa::avx2: return "avx2";
-    case Isa::avx512: return "avx512";
-    case Isa::emulated512: return "emulated512";
+    case Isa::ref:
+      return "ref";
+    case Isa::avx2:
+      return "avx2";
+    case Isa::avx512:
+      return "avx512";
+    case Isa::emulated512:
+      return "emulated512";
   }
   return "?";
 }
 
 std::string_view numerics_name(Numerics numerics) {
   switch (numerics) {
-    case Numerics::faithful: return "faithful";
-    case Numerics::exact: return "exact";
-    case Numerics::fast: return "fast";
+    case Numerics::faithful:
+      return "faithful";
+    case Numerics::exact:
+      return "exact";
+    case Numerics::fast:
+      return "fast";
   }
   return "?";
 }

@@ -1,7 +1,7 @@
 #pragma once
 
-// Rotary position tables. Source: Su et al. 2021; linear, Llama-3 and YaRN scaling as Hugging Face's
-// modeling_rope_utils states them.
+// Rotary position tables. Source: Su et al. 2021; linear, Llama-3 and YaRN scaling as Hugging
+// Face's modeling_rope_utils states them.
 //
 // Threads: a RopeTable is read-only after create(); fill() is a pure function of the position.
 
@@ -35,10 +35,12 @@ class RopeTable {
   static Result<RopeTable> create(const RopeParameters& parameters);
 
   size_t pairs() const { return frequencies_.size(); }
-  const std::vector<float>& frequencies() const { return frequencies_; }  // [pairs], radians/position
+  const std::vector<float>& frequencies() const {
+    return frequencies_;
+  }  // [pairs], radians/position
 
-  // cosine, sine [pairs] of `position`: angle = float(position) * frequency in fp32 as the reference
-  // does, then double cos and sin rounded once, times attention_factor.
+  // cosine, sine [pairs] of `position`: angle = float(position) * frequency in fp32 as the
+  // reference does, then double cos and sin rounded once, times attention_factor.
   void fill(uint64_t position, float* cosine, float* sine) const noexcept;
 
  private:

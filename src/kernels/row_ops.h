@@ -2,8 +2,8 @@
 
 // Operations on single rows, as one table of function pointers per instruction set. Every function
 // is a pure function of its arguments: the result of a row depends on nothing else. Sums over a row
-// run in a fixed order that depends on the length and the vector width alone (two ISAs may differ in
-// the last bits, a row never differs on one ISA).
+// run in a fixed order that depends on the length and the vector width alone (two ISAs may differ
+// in the last bits, a row never differs on one ISA).
 //
 //   const RowOps& ops = row_ops(target.isa);
 //   ops.rms_norm(x, weight, 1e-5f, out, n);
@@ -31,8 +31,7 @@ struct RowOps {
   // acc[i] += x[i]
   void (*add)(float* acc, const float* x, size_t n);
   // Rotates the first 2 * pairs values of x in place; cosine, sine [pairs].
-  void (*rope)(float* x, const float* cosine, const float* sine, size_t pairs,
-               RopePairing pairing);
+  void (*rope)(float* x, const float* cosine, const float* sine, size_t pairs, RopePairing pairing);
   // max over x, lowest index of it; NaN anywhere gives index n. Returns the index.
   size_t (*argmax)(const float* x, size_t n);
   // log(sum(exp(x - max))) + max in a fixed order, double inside.

@@ -25,6 +25,10 @@ struct Vec {
     if (n < 8) return {avx2::Vec::load_first(p, n), avx2::Vec::zero()};
     return {avx2::Vec::load(p), avx2::Vec::load_first(p + 8, n - 8)};
   }
+  static Vec load_bf16_first(const uint16_t* p, size_t n) {
+    if (n < 8) return {avx2::Vec::load_bf16_first(p, n), avx2::Vec::zero()};
+    return {avx2::Vec::load_bf16(p), avx2::Vec::load_bf16_first(p + 8, n - 8)};
+  }
   void store_first(float* p, size_t n) const {
     if (n < 8) return lo.store_first(p, n);
     lo.store(p);
@@ -47,9 +51,13 @@ inline Vec min(Vec a, Vec b) { return {avx2::min(a.lo, b.lo), avx2::min(a.hi, b.
 inline Vec abs(Vec a) { return {avx2::abs(a.lo), avx2::abs(a.hi)}; }
 inline Vec round_even(Vec a) { return {avx2::round_even(a.lo), avx2::round_even(a.hi)}; }
 inline Vec exp2_integer(Vec n) { return {avx2::exp2_integer(n.lo), avx2::exp2_integer(n.hi)}; }
+inline Vec exp2_low_bits(Vec t) { return {avx2::exp2_low_bits(t.lo), avx2::exp2_low_bits(t.hi)}; }
+inline uint32_t nan_bits(Vec a) { return avx2::nan_bits(a.lo) | avx2::nan_bits(a.hi) << 8; }
+inline uint32_t equal_bits(Vec a, Vec b) {
+  return avx2::equal_bits(a.lo, b.lo) | avx2::equal_bits(a.hi, b.hi) << 8;
+}
 inline Vec keep_first(Vec a, size_t n, Vec other) {
-  return {avx2::keep_first(a.lo, n, other.lo),
-          avx2::keep_first(a.hi, n < 8 ? 0 : n - 8, other.hi)};
+  return {avx2::keep_first(a.lo, n, other.lo), avx2::keep_first(a.hi, n < 8 ? 0 : n - 8, other.hi)};
 }
 inline float reduce_add(Vec a) { return avx2::reduce_add(a.lo + a.hi); }
 inline float reduce_max(Vec a) { return avx2::reduce_max(avx2::max(a.lo, a.hi)); }

@@ -1,0 +1,21 @@
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+
+#include "kernels/attention_kernel.h"
+#include "kernels/cpu/vec_emulated512.h"
+
+#pragma clang attribute push(__attribute__((target("avx2,fma,f16c,bmi2"))), apply_to = function)
+namespace deepinfer::kernels::emulated512 {
+namespace {
+#include "kernels/cpu/exp.inc"
+
+#include "kernels/cpu/attention.inc"
+}  // namespace
+
+const AttentionKernel& attention_kernel() { return kAttentionKernel; }
+
+}  // namespace deepinfer::kernels::emulated512
+#pragma clang attribute pop
