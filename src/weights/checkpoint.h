@@ -7,8 +7,8 @@
 //
 // open() takes a directory (config.json beside model.safetensors, or beside shards named by
 // model.safetensors.index.json) or a .gguf file (version 2 or 3; the first part of a split file).
-// Every size and offset of every table is checked against the file before it is used, and nothing is
-// allocated from a number that was not checked. Tensors keep the file's own names; names of a
+// Every size and offset of every table is checked against the file before it is used, and nothing
+// is allocated from a number that was not checked. Tensors keep the file's own names; names of a
 // family are turned into our roles in weights/<family>_names.h.
 //
 // Ownership: views stay valid while the Checkpoint lives (it is movable, views survive a move).

@@ -1,14 +1,16 @@
 #pragma once
 
 // ModelConfig: what a dense Llama-like model is, the same from Hugging Face's config.json and from
-// GGUF metadata. Required fields that are missing, of the wrong type or contradictory are named with
-// both values; an architecture or option this program does not compute is an error, never ignored.
+// GGUF metadata. Required fields that are missing, of the wrong type or contradictory are named
+// with both values; an architecture or option this program does not compute is an error, never
+// ignored.
 //
 // DeepSeek families will have their own structs beside this one; `family` says which applies.
 
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -27,13 +29,13 @@ struct RopeConfig {
   uint32_t dims = 0;  // rotated dimensions of a head
   RopeScaling scaling = RopeScaling::none;
   double factor = 1.0;
-  double low_freq_factor = 1.0;    // llama3
-  double high_freq_factor = 4.0;   // llama3
-  double original_context = 0;     // llama3, yarn
-  double beta_fast = 32.0;         // yarn
-  double beta_slow = 1.0;          // yarn
-  double attention_factor = 1.0;   // yarn: multiplies cos and sin
-  std::vector<float> freq_factors; // [dims/2] or empty; GGUF tensor rope_freqs.weight divides
+  double low_freq_factor = 1.0;     // llama3
+  double high_freq_factor = 4.0;    // llama3
+  double original_context = 0;      // llama3, yarn
+  double beta_fast = 32.0;          // yarn
+  double beta_slow = 1.0;           // yarn
+  double attention_factor = 1.0;    // yarn: multiplies cos and sin
+  std::vector<float> freq_factors;  // [dims/2] or empty; GGUF tensor rope_freqs.weight divides
   bool operator==(const RopeConfig&) const = default;
 };
 
@@ -59,10 +61,13 @@ struct ModelConfig {
 };
 
 // From GGUF metadata or config.json, whichever the checkpoint has. tied_embeddings and biases are
-// confirmed against the tensors that exist.
+// confirmed against the tensors that exist; eos_ids also has those of generation_config.json, and
+// GGUF's end-of-turn id.
 Result<ModelConfig> read_model_config(const Checkpoint& checkpoint);
 
-// The two readers by themselves, for tests and `plan`.
+// The readers of the texts by themselves, for tests and `plan`. source is the file's path.
 Result<ModelConfig> parse_hf_config(std::string_view json, const std::string& source);
+// eos_token_id of config.json or generation_config.json: an id, a list of ids, or nothing.
+Result<std::vector<uint32_t>> parse_hf_eos_ids(std::string_view json, const std::string& source);
 
 }  // namespace deepinfer::weights

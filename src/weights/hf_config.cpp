@@ -1,0 +1,317 @@
+#include <fmt/format.h>
+#include <simdjson.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string_view>
+#include <utility>
+
+#include "weights/config_reader.h"
+#include "weights/tensor_table.h"
+
+namespace deepinfer::weights {
+namespace {
+
+using simdjson::SUCCESS;
+using simdjson::dom::array;
+using simdjson::dom::element;
+using simdjson::dom::object;
+
+constexpr size_t kConfigLimit = size_t{16} << 20;
+
+// Fields of one JSON object; null counts as absent, as transformers has it.
+class Fields {
+ public:
+  Fields(object fields, std::string source) : fields_(fields), source_(std::move(source)) {}
+
+  const std::string& source() const { return source_; }
+  std::string thing(std::string_view key) const { return fmt::format("{}: {}", source_, key); }
+
+  std::optional<element> find(std::string_view key) const {
+    element value;
+    if (fields_.at_key(key).get(value) != SUCCESS || value.is_null()) return std::nullopt;
+    return value;
+  }
+  bool has(std::string_view key) const { return find(key).has_value(); }
+
+  Error mismatch(std::string_view key, const element& value, std::string expected) const {
+    return Error::corrupt(thing(key), fmt::format("is {}, expected {}",
+                                                  printable(simdjson::to_string(value)), expected));
+  }
+
+  Result<uint32_t> count(std::string_view key, uint64_t most) const {
+    const std::optional<element> value = find(key);
+    if (!value) return Error::corrupt(thing(key), "is missing");
+    uint64_t number = 0;
+    if (value->get(number) != SUCCESS || number < 1 || number > most) {
+      return mismatch(key, *value, fmt::format("a whole number from 1 to {}", most));
+    }
+    return static_cast<uint32_t>(number);
+  }
+  Result<uint32_t> count_or(std::string_view key, uint64_t most, uint32_t fallback) const {
+    if (!has(key)) return fallback;
+    return count(key, most);
+  }
+
+  Result<double> number(std::string_view key) const {
+    const std::optional<element> value = find(key);
+    if (!value) return Error::corrupt(thing(key), "is missing");
+    double number = 0;
+    if (value->get(number) != SUCCESS || !std::isfinite(number)) {
+      return mismatch(key, *value, "a number");
+    }
+    return number;
+  }
+  Result<double> number_or(std::string_view key, double fallback) const {
+    if (!has(key)) return fallback;
+    return number(key);
+  }
+
+  Result<bool> flag_or(std::string_view key, bool fallback) const {
+    const std::optional<element> value = find(key);
+    if (!value) return fallback;
+    bool flag = false;
+    if (value->get(flag) != SUCCESS) return mismatch(key, *value, "true or false");
+    return flag;
+  }
+
+  Result<std::string> text_or(std::string_view key, std::string_view fallback) const {
+    const std::optional<element> value = find(key);
+    if (!value) return std::string(fallback);
+    std::string_view text;
+    if (value->get(text) != SUCCESS) return mismatch(key, *value, "a string");
+    return std::string(text);
+  }
+
+  // The object under key; nullopt when absent.
+  Result<std::optional<Fields>> child(std::string_view key) const {
+    const std::optional<element> value = find(key);
+    if (!value) return std::optional<Fields>();
+    object inner;
+    if (value->get(inner) != SUCCESS) return mismatch(key, *value, "an object");
+    return std::optional<Fields>(Fields(inner, thing(key)));
+  }
+
+  // One id or a list of ids; none when absent.
+  Result<std::vector<uint32_t>> ids(std::string_view key) const {
+    std::vector<uint32_t> found;
+    const std::optional<element> value = find(key);
+    if (!value) return found;
+    array list;
+    if (value->get(list) != SUCCESS) {
+      found.push_back(TRY(id(key, *value)));
+      return found;
+    }
+    for (const element item : list) {
+      const uint32_t token = TRY(id(key, item));
+      if (std::ranges::count(found, token) == 0) found.push_back(token);
+    }
+    return found;
+  }
+
+ private:
+  Result<uint32_t> id(std::string_view key, const element& value) const {
+    uint64_t number = 0;
+    if (value.get(number) != SUCCESS || number >= kVocabLimit) {
+      return mismatch(key, value, "token ids");
+    }
+    return static_cast<uint32_t>(number);
+  }
+
+  object fields_;
+  std::string source_;
+};
+
+Result<Fields> parse_object(simdjson::dom::parser& parser, std::string_view json,
+                            const std::string& source) {
+  if (json.size() > kConfigLimit) {
+    return Error::exhausted(source,
+                            fmt::format("is {} bytes, the limit is {}", json.size(), kConfigLimit));
+  }
+  object root;
+  const simdjson::error_code failure = parser.parse(json.data(), json.size()).get(root);
+  if (failure != SUCCESS) {
+    return Error::corrupt(
+        source, fmt::format("is not a JSON object: {}", simdjson::error_message(failure)));
+  }
+  return Fields(root, source);
+}
+
+Result<Family> read_family(const Fields& fields) {
+  struct Architecture {
+    std::string_view name;
+    Family family;
+  };
+  constexpr Architecture kKnown[] = {{"LlamaForCausalLM", Family::llama},
+                                     {"Qwen2ForCausalLM", Family::qwen2},
+                                     {"Qwen3ForCausalLM", Family::qwen3}};
+  std::string name;
+  if (const std::optional<element> value = fields.find("architectures")) {
+    array names;
+    std::string_view first;
+    if (value->get(names) != SUCCESS || names.size() != 1 || names.at(0).get(first) != SUCCESS) {
+      return fields.mismatch("architectures", *value, "a list of one name");
+    }
+    name = std::string(first);
+    for (const Architecture& known : kKnown) {
+      if (known.name == name) return known.family;
+    }
+  } else {
+    name = TRY(fields.text_or("model_type", ""));
+    if (name.empty()) return Error::corrupt(fields.thing("architectures"), "is missing");
+    if (const std::optional<Family> family = family_from_name(name)) return *family;
+  }
+  return Error::unsupported(fields.source(),
+                            fmt::format("unknown architecture {}, known are LlamaForCausalLM, "
+                                        "Qwen2ForCausalLM, Qwen3ForCausalLM",
+                                        printable(name)));
+}
+
+Result<void> require_flag(const Fields& fields, std::string_view key, bool expected) {
+  if (TRY(fields.flag_or(key, expected)) == expected) return {};
+  return Error::unsupported(
+      fields.thing(key), fmt::format("is {}, this program computes {} only", !expected, expected));
+}
+
+// Options of these families that change what is computed and that this program does not do.
+Result<void> refuse_options(const Fields& fields) {
+  const std::string activation = TRY(fields.text_or("hidden_act", "silu"));
+  if (activation != "silu") {
+    return Error::unsupported(fields.thing("hidden_act"),
+                              fmt::format("is {}, known is silu", printable(activation)));
+  }
+  for (const char* key : {"mlp_bias", "use_sliding_window", "rope_interleaved", "use_mrope"}) {
+    TRY(require_flag(fields, key, false));
+  }
+  if (fields.has("quantization_config")) {
+    return Error::unsupported(fields.thing("quantization_config"),
+                              "is there, safetensors are read unquantised only");
+  }
+  const double rotary = TRY(fields.number_or("partial_rotary_factor", 1.0));
+  if (rotary != 1.0) {
+    return Error::unsupported(fields.thing("partial_rotary_factor"),
+                              fmt::format("is {}, known is 1", rotary));
+  }
+  const std::optional<element> types = fields.find("layer_types");
+  if (!types) return {};
+  array list;
+  if (types->get(list) != SUCCESS) return fields.mismatch("layer_types", *types, "a list");
+  for (const element item : list) {
+    std::string_view type;
+    if (item.get(type) == SUCCESS && type == "full_attention") continue;
+    return Error::unsupported(
+        fields.thing("layer_types"),
+        fmt::format("has {}, known is \"full_attention\"", printable(simdjson::to_string(item))));
+  }
+  return {};
+}
+
+Result<void> read_yarn(const Fields& scaling, uint32_t context, RopeConfig& rope) {
+  TRY(require_flag(scaling, "truncate", true));
+  rope.original_context = TRY(scaling.number_or("original_max_position_embeddings", context));
+  rope.beta_fast = TRY(scaling.number_or("beta_fast", 32.0));
+  rope.beta_slow = TRY(scaling.number_or("beta_slow", 1.0));
+  const double mscale = TRY(scaling.number_or("mscale", 0.0));
+  const double mscale_all = TRY(scaling.number_or("mscale_all_dim", 0.0));
+  double attention = yarn_attention_factor(rope.factor);
+  if (mscale != 0 && mscale_all != 0) {
+    attention =
+        yarn_attention_factor(rope.factor, mscale) / yarn_attention_factor(rope.factor, mscale_all);
+  }
+  rope.attention_factor = TRY(scaling.number_or("attention_factor", attention));
+  return {};
+}
+
+Result<void> read_scaling(const Fields& scaling, uint32_t context, RopeConfig& rope) {
+  const std::string old_type = TRY(scaling.text_or("type", "default"));
+  const std::string type = TRY(scaling.text_or("rope_type", old_type));
+  if (type == "default") return {};
+  if (type != "linear" && type != "llama3" && type != "yarn") {
+    return Error::unsupported(
+        scaling.thing("rope_type"),
+        fmt::format("is {}, known are default, linear, llama3, yarn", printable(type)));
+  }
+  rope.factor = TRY(scaling.number("factor"));
+  if (type == "linear") {
+    rope.scaling = RopeScaling::linear;
+    return {};
+  }
+  if (type == "yarn") {
+    rope.scaling = RopeScaling::yarn;
+    return read_yarn(scaling, context, rope);
+  }
+  rope.scaling = RopeScaling::llama3;
+  rope.low_freq_factor = TRY(scaling.number("low_freq_factor"));
+  rope.high_freq_factor = TRY(scaling.number("high_freq_factor"));
+  rope.original_context = TRY(scaling.number("original_max_position_embeddings"));
+  return {};
+}
+
+// rope_scaling beside rope_theta (until transformers 4), or rope_parameters with both (from 5 on).
+Result<RopeConfig> read_rope(const Fields& fields, uint32_t head_dim, uint32_t context) {
+  RopeConfig rope;
+  rope.dims = head_dim;
+  std::optional<Fields> scaling = TRY(fields.child("rope_parameters"));
+  if (!scaling) scaling = TRY(fields.child("rope_scaling"));
+  rope.theta = TRY(fields.number_or("rope_theta", 10000.0));
+  if (!scaling) return rope;
+  if (scaling->has("rope_theta")) {
+    const double inner = TRY(scaling->number("rope_theta"));
+    if (fields.has("rope_theta") && inner != rope.theta) {
+      return Error::corrupt(scaling->thing("rope_theta"),
+                            fmt::format("is {}, rope_theta beside it {}", inner, rope.theta));
+    }
+    rope.theta = inner;
+  }
+  TRY(read_scaling(*scaling, context, rope));
+  return rope;
+}
+
+Result<uint32_t> read_head_dim(const Fields& fields, const ModelConfig& config) {
+  if (fields.has("head_dim")) return fields.count("head_dim", kHeadLimit);
+  if (config.hidden % config.heads != 0) {
+    return Error::corrupt(fields.source(),
+                          fmt::format("hidden_size {} is not a multiple of num_attention_heads {}, "
+                                      "and there is no head_dim",
+                                      config.hidden, config.heads));
+  }
+  return config.hidden / config.heads;
+}
+
+}  // namespace
+
+Result<ModelConfig> parse_hf_config(std::string_view json, const std::string& source) {
+  simdjson::dom::parser parser;
+  const Fields fields = TRY(parse_object(parser, json, source));
+  ModelConfig config;
+  config.family = TRY(read_family(fields));
+  TRY(refuse_options(fields));
+  config.layers = TRY(fields.count("num_hidden_layers", kLayerLimit));
+  config.hidden = TRY(fields.count("hidden_size", kWidthLimit));
+  config.intermediate = TRY(fields.count("intermediate_size", kWidthLimit));
+  config.heads = TRY(fields.count("num_attention_heads", kHeadLimit));
+  config.kv_heads = TRY(fields.count_or("num_key_value_heads", kHeadLimit, config.heads));
+  config.head_dim = TRY(read_head_dim(fields, config));
+  config.vocab = TRY(fields.count("vocab_size", kVocabLimit));
+  config.context = TRY(fields.count("max_position_embeddings", kContextLimit));
+  config.norm_eps = TRY(fields.number("rms_norm_eps"));
+  config.rope = TRY(read_rope(fields, config.head_dim, config.context));
+  config.tied_embeddings = TRY(fields.flag_or("tie_word_embeddings", false));
+  const bool attention_bias = TRY(fields.flag_or("attention_bias", false));
+  config.qkv_bias = attention_bias || config.family == Family::qwen2;
+  config.output_bias = attention_bias && config.family != Family::qwen2;
+  config.qk_norm = config.family == Family::qwen3;
+  const std::vector<uint32_t> bos = TRY(fields.ids("bos_token_id"));
+  if (!bos.empty()) config.bos_id = bos.front();
+  config.eos_ids = TRY(fields.ids("eos_token_id"));
+  TRY(check_model_config(config, source));
+  return config;
+}
+
+Result<std::vector<uint32_t>> parse_hf_eos_ids(std::string_view json, const std::string& source) {
+  simdjson::dom::parser parser;
+  const Fields fields = TRY(parse_object(parser, json, source));
+  return fields.ids("eos_token_id");
+}
+
+}  // namespace deepinfer::weights
