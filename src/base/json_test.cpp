@@ -239,6 +239,11 @@ TEST(JsonWriter, NumbersComeBackExactly) {
   }
   std::string out;
   JsonWriter(out).value(0.1f);
+  const JsonDocument zero = parse("-0.0");
+  EXPECT_TRUE(std::signbit(zero.root().as<double>().value()));
+  std::string negative;
+  JsonWriter(negative).value(-0.0);
+  EXPECT_EQ(negative, "-0.0");
   EXPECT_EQ(out, "0.1") << "a float takes the digits of a float";
 }
 

@@ -60,6 +60,13 @@ void append_escaped(std::string& out, unsigned char byte) {
   }
 }
 
+// "-0" would be read as an integer, which has no negative zero.
+template <class Real>
+void append_real(std::string& out, Real number) {
+  fmt::format_to(std::back_inserter(out), "{}", number);
+  if (number == 0 && std::signbit(number)) out += ".0";
+}
+
 }  // namespace
 
 void append_json_string(std::string& out, std::string_view text) {
@@ -134,13 +141,13 @@ void JsonWriter::value(std::string_view text) {
 void JsonWriter::value(double number) {
   if (!std::isfinite(number)) return null();
   before_value();
-  fmt::format_to(std::back_inserter(out_), "{}", number);
+  append_real(out_, number);
 }
 
 void JsonWriter::value(float number) {
   if (!std::isfinite(number)) return null();
   before_value();
-  fmt::format_to(std::back_inserter(out_), "{}", number);
+  append_real(out_, number);
 }
 
 void JsonWriter::literal(std::string_view text) {
