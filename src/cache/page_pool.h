@@ -2,13 +2,15 @@
 
 // PagePool: a fixed number of equal pages, and SequenceCache: the pages of one sequence.
 //
-// Invariants (check_invariants() asserts them):
+// Invariants (check_invariants() asserts the first two, SequenceCache keeps the third):
 //   1. a page is free, or held by exactly one SequenceCache;
 //   2. free pages + held pages == page_count;
 //   3. a SequenceCache holds ceil(length / 128) pages or more, never fewer.
 //
-// Memory is reserved at create() and touched when first used. Threads: the engine's thread; the
-// bytes of a page may be written by workers during a step.
+// Memory is reserved at create() and touched when first used. A page keeps what its last holder
+// wrote: readers look at entries below length only.
+//
+// Threads: the engine's thread; the bytes of a page may be written by workers during a step.
 
 #include <cstdint>
 #include <memory>
@@ -24,30 +26,34 @@ enum class PageId : uint32_t {};
 
 class PagePool {
  public:
-  // Fails (exhausted) when page_count * page_bytes cannot be reserved, naming both numbers.
+  // Fails (invalid) when page_count or a page is empty or a stream is no multiple of 64 bytes, and
+  // (exhausted) when page_count pages cannot be reserved, naming both numbers.
   static Result<std::unique_ptr<PagePool>> create(CacheLayout layout, size_t page_count);
 
   const CacheLayout& layout() const { return layout_; }
-  size_t page_count() const { return page_count_; }
+  size_t page_count() const { return held_.size(); }
+  size_t page_bytes() const { return page_bytes_; }
   size_t free_count() const { return free_.size(); }
 
   Result<PageId> allocate();  // exhausted when none is free
-  void release(PageId page);
+  void release(PageId page);  // requires: held
   std::byte* page(PageId page) { return bytes_.data() + static_cast<size_t>(page) * page_bytes_; }
+  // Byte offset of a growing stream in a page.
+  size_t stream_offset(size_t stream) const { return offsets_[stream]; }
 
   void check_invariants() const;
 
  private:
   PagePool() = default;
   CacheLayout layout_;
-  size_t page_count_ = 0;
+  std::vector<size_t> offsets_;  // [growing streams]
   size_t page_bytes_ = 0;
-  Buffer bytes_;
-  std::vector<PageId> free_;   // last one is handed out next
-  std::vector<bool> held_;     // [page_count]
+  Buffer bytes_;              // [page_count][page_bytes]
+  std::vector<PageId> free_;  // last one is handed out next
+  std::vector<bool> held_;    // [page_count]
 };
 
-// Returns its pages when destroyed. Movable.
+// Returns its pages when destroyed; the pool must outlive it. Movable.
 class SequenceCache {
  public:
   explicit SequenceCache(PagePool* pool);
@@ -59,18 +65,20 @@ class SequenceCache {
   Result<void> reserve(uint64_t tokens);
 
   // Tokens whose entries stand. set_length() below the present length forgets the rest (a rejected
-  // draft); entries beyond are rewritten by the rows that take their positions.
+  // draft); entries beyond are rewritten by the rows that take their positions. Requires room.
   uint64_t length() const { return length_; }
   void set_length(uint64_t length);
 
   // Growing stream `stream` of the page that holds tokens [128 * index, 128 * index + 128).
   std::byte* page(size_t index, size_t stream) const {
-    return pool_->page(pages_[index]) + pool_->layout().page_offset(stream);
+    return pool_->page(pages_[index]) + pool_->stream_offset(stream);
   }
   size_t page_count() const { return pages_.size(); }
   std::byte* frontier() { return frontier_.data(); }
 
  private:
+  void release_pages();
+
   PagePool* pool_ = nullptr;
   std::vector<PageId> pages_;
   Buffer frontier_;

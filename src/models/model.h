@@ -1,7 +1,7 @@
 #pragma once
 
-// Model: one family's forward pass over a ragged batch. There is one path for prefill chunks, decode
-// rows and (later) draft verification rows; what differs is the number of rows of a sequence.
+// Model: one family's forward pass over a ragged batch. Prefill chunks, decode rows and rows that
+// verify a draft take the same path; what differs is the number of rows of a sequence.
 //
 // Bits: the logits of a row depend on the weights, the row's id and position and the sequence's
 // cache only; never on the other sequences, the chunking or the threads.
@@ -9,6 +9,7 @@
 // Threads: forward() from one thread at a time; it uses the pool that the model was created with.
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -26,20 +27,18 @@ namespace deepinfer::models {
 
 // Set by the engine, read by the model.
 struct StepBatch {
-  std::span<const int32_t> ids;                    // [rows], each < vocab
-  std::span<const uint64_t> positions;             // [rows], consecutive within a sequence
-  std::span<const uint32_t> row_start;             // [sequences + 1], first row of each sequence
-  std::span<const uint8_t> want_logits;            // [rows], 1 where logits are read
-  std::span<cache::SequenceCache* const> caches;   // [sequences], reserved for all rows
+  std::span<const int32_t> ids;                   // [rows], each < vocab
+  std::span<const uint64_t> positions;            // [rows], consecutive within a sequence
+  std::span<const uint32_t> row_start;            // [sequences + 1], first row of each sequence
+  std::span<const uint8_t> want_logits;           // [rows], 1 where logits are read
+  std::span<cache::SequenceCache* const> caches;  // [sequences], reserved for all rows
 };
 
-// Set by the model, read by the engine.
+// Set by the model, read by the engine. Kept from step to step: the buffer only grows.
 struct StepOutput {
-  Buffer logits;                      // [wanted rows][vocab] float, in row order
+  Buffer logits;  // [wanted_rows][vocab] float, in row order; may be larger
   size_t wanted_rows = 0;
-  const float* row(size_t index, size_t vocab) const {
-    return logits.as<float>() + index * vocab;
-  }
+  const float* row(size_t index, size_t vocab) const { return logits.as<float>() + index * vocab; }
 };
 
 enum class KvMode { official, f32 };  // the classic families: official is BF16 rows
@@ -79,10 +78,14 @@ class Model {
   virtual std::vector<OperationTime> take_profile() = 0;
 };
 
-// Opens the family that the checkpoint's configuration names. `progress(done, total)` counts bytes of
-// weights packed; may be empty.
+// Bytes of weights packed so far and in all.
+using Progress = std::function<void(size_t done, size_t total)>;
+
+// Opens the family that the checkpoint's configuration names. The checkpoint and the pool must
+// outlive the model. `progress` may be empty; it is called on this thread. An error names the
+// tensor.
 Result<std::unique_ptr<Model>> open_model(const weights::Checkpoint& checkpoint,
                                           const ModelOptions& options, ThreadPool& pool,
-                                          void (*progress)(size_t done, size_t total) = nullptr);
+                                          const Progress& progress = {});
 
 }  // namespace deepinfer::models

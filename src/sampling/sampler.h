@@ -2,14 +2,15 @@
 
 // Sampler: logits, parameters and (seed, position) to a token id.
 //
-// Order of operations: logit bias is none yet; penalties (repetition: divide positive, multiply
-// negative logits of seen ids; presence and frequency: subtract) -> banned ids -> log-probabilities
-// for reporting are those of the raw logits before any of this -> temperature -> top-k -> top-p ->
-// min-p (relative to the most likely) -> draw. temperature 0 is greedy: the most likely id after
-// penalties, ties by the lowest id.
+// Order of operations: log-probabilities for reports, from the raw logits -> penalties of the seen
+// ids (repetition: positive logits are divided, negative ones multiplied; presence: subtracted
+// once; frequency: subtracted per occurrence) -> banned ids -> temperature -> top-k -> top-p, of
+// what top-k left -> min-p, relative to the most likely -> draw. Temperature 0 is greedy: the most
+// likely id after penalties and bans. Ties go to the lowest id everywhere.
 //
-// The random number of a draw is a counter-based generator keyed by (seed, position), so a result
-// depends on nothing else. Source of the generator: Salmon et al. 2011, Philox4x32-10.
+// The random number of a draw is keyed by (seed, position), see philox.h, so a result depends on
+// the arguments only. Ids more than 30 temperatures below the most likely are never drawn: together
+// they weigh less than one step of the 24-bit random number.
 //
 // Threads: pure functions; a Workspace belongs to one caller at a time.
 
@@ -20,50 +21,56 @@
 
 #include "base/result.h"
 #include "kernels/isa.h"
+#include "sampling/philox.h"
 
 namespace deepinfer::sampling {
 
+inline constexpr int32_t kMaxTopLogprobs = 20;
+
 struct Parameters {
-  float temperature = 0.0f;          // >= 0, 0 is greedy
-  int32_t top_k = 0;                 // 0: off
-  float top_p = 1.0f;                // (0, 1]
-  float min_p = 0.0f;                // [0, 1]
-  float repetition_penalty = 1.0f;   // > 0
-  float presence_penalty = 0.0f;     // [-2, 2]
-  float frequency_penalty = 0.0f;    // [-2, 2]
+  float temperature = 0.0f;         // >= 0, 0 is greedy
+  int32_t top_k = 0;                // 0: off
+  float top_p = 1.0f;               // (0, 1]
+  float min_p = 0.0f;               // [0, 1]
+  float repetition_penalty = 1.0f;  // > 0
+  float presence_penalty = 0.0f;    // [-2, 2]
+  float frequency_penalty = 0.0f;   // [-2, 2]
   uint64_t seed = 0;
-  std::vector<int32_t> banned_ids;
-  int32_t top_logprobs = 0;          // how many alternatives to report, 0..20
+  std::vector<int32_t> banned_ids = {};
+  int32_t top_logprobs = 0;  // how many alternatives to report, 0..20
+  bool want_logprob = true;  // false saves a pass over the vocabulary; top_logprobs > 0 implies it
 };
 
-// Refuses NaN and what is out of range, naming the field and the value.
+// Refuses (invalid) NaN and what is out of range, naming the field and the value.
 Result<void> validate(const Parameters& parameters);
 
 struct Sampled {
   int32_t id = -1;
-  float logprob = 0;  // natural log, of the raw logits at temperature 1
-  std::vector<std::pair<int32_t, float>> top;  // most likely first, ties by lower id
+  float logprob = 0;  // natural log, of the raw logits at temperature 1; 0 when not wanted
+  std::vector<std::pair<int32_t, float>> top;  // id, logprob; most likely first
 };
 
+// Scratch memory that is kept between calls.
 class Workspace {
  public:
-  std::vector<float> logits;
-  std::vector<int32_t> order;
-  std::vector<float> weights;
+  struct Candidate {
+    int32_t id;
+    float logit;
+    double weight;  // exp((logit - highest) / temperature)
+  };
+  std::vector<float> logits;          // [vocab], after penalties and bans
+  std::vector<uint32_t> counts;       // [vocab], all zero between calls
+  std::vector<Candidate> candidates;  // up to [vocab]
 };
 
-// logits [vocab] of the row that ends at `position` (the new token will stand at position + 1).
-// seen: ids of prompt and output so far, for the penalties. Fails (internal) on NaN logits.
+// logits [vocab] of the row at `position` (the new token will stand at position + 1). seen: ids of
+// prompt and output so far. Requires valid parameters and all ids below vocab. Fails (internal) on
+// logits that are NaN or +infinity, and (invalid) when nothing is left to choose.
 Result<Sampled> sample(kernels::Isa isa, std::span<const float> logits,
                        const Parameters& parameters, uint64_t position,
                        std::span<const int32_t> seen, Workspace& workspace);
 
-// Log-probability of `id` and the `count` most likely ids.
-Result<Sampled> score(kernels::Isa isa, std::span<const float> logits, int32_t id, int32_t count,
-                      Workspace& workspace);
-
-// The generator itself: four words for a (seed, counter); uniform() in [0, 1) of 24 bits.
-void philox4x32(uint64_t seed, uint64_t counter_low, uint64_t counter_high, uint32_t out[4]);
-float uniform(uint64_t seed, uint64_t position);
+// Log-probability of `id` and the `count` most likely ids (at most kMaxTopLogprobs).
+Result<Sampled> score(kernels::Isa isa, std::span<const float> logits, int32_t id, int32_t count);
 
 }  // namespace deepinfer::sampling

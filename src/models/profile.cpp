@@ -1,0 +1,58 @@
+#include "models/profile.h"
+
+namespace deepinfer::models {
+
+std::string_view operation_name(Operation operation) {
+  switch (operation) {
+    case Operation::embedding:
+      return "embedding";
+    case Operation::norm:
+      return "norm";
+    case Operation::qkv:
+      return "qkv";
+    case Operation::rope:
+      return "rope and append";
+    case Operation::attention:
+      return "attention";
+    case Operation::attention_output:
+      return "attention output";
+    case Operation::ffn_up:
+      return "ffn gate and up";
+    case Operation::activation:
+      return "ffn activation";
+    case Operation::ffn_down:
+      return "ffn down";
+    case Operation::logits:
+      return "logits";
+  }
+  check(false, "operation");
+  return {};
+}
+
+Profile::Timer::Timer(OperationTime* target, size_t weight_bytes, double operations)
+    : target_(target) {
+  if (target_ == nullptr) return;
+  target_->calls += 1;
+  target_->weight_bytes += weight_bytes;
+  target_->operations += operations;
+  start_ = std::chrono::steady_clock::now();
+}
+
+Profile::Timer::~Timer() {
+  if (target_ == nullptr) return;
+  const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start_;
+  target_->seconds += passed.count();
+}
+
+std::vector<OperationTime> Profile::take() {
+  std::vector<OperationTime> taken;
+  for (size_t i = 0; i < kOperationCount; ++i) {
+    if (times_[i].calls == 0) continue;
+    times_[i].name = operation_name(static_cast<Operation>(i));
+    taken.push_back(times_[i]);
+    times_[i] = {};
+  }
+  return taken;
+}
+
+}  // namespace deepinfer::models
