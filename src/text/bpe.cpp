@@ -37,8 +37,38 @@ PieceCache::Entry& PieceCache::at(const Key& key) {
   return entries_[hash & (kEntries - 1)];
 }
 
+namespace {
+
+// The sets of MergeBorders.
+enum : uint32_t { kIs = 1, kBegins = 2, kEnds = 3, kContains = 4 };
+
+uint32_t word_of(std::string_view bytes, size_t at, size_t count) {
+  uint32_t word = 0;
+  for (size_t i = 0; i < count; ++i) word = word << 8 | static_cast<uint8_t>(bytes[at + i]);
+  return word;
+}
+
+}  // namespace
+
+void MergeBorders::add(std::string_view token) {
+  const size_t size = token.size();
+  if (size == 2) set(slot(word_of(token, 0, 2), kIs));
+  if (size >= 3) set(slot(word_of(token, 0, 3), kBegins));
+  if (size >= 3) set(slot(word_of(token, size - 3, 3), kEnds));
+  for (size_t i = 0; i + 4 <= size; ++i) set(slot(word_of(token, i, 4), kContains));
+}
+
+bool MergeBorders::may_join(std::string_view piece, size_t at) const {
+  const bool two_before = at >= 2;
+  const bool two_after = at + 2 <= piece.size();
+  if (two_before && two_after && test(slot(word_of(piece, at - 2, 4), kContains))) return true;
+  if (two_after && test(slot(word_of(piece, at - 1, 3), kBegins))) return true;
+  if (two_before && test(slot(word_of(piece, at - 2, 3), kEnds))) return true;
+  return test(slot(word_of(piece, at - 1, 2), kIs));
+}
+
 Bpe::Bpe(const std::vector<Merge>& merges, const std::array<int32_t, 256>& byte_ids,
-         bool whole_pieces)
+         const Vocabulary& vocabulary, bool whole_pieces)
     : byte_ids_(byte_ids), whole_pieces_(whole_pieces) {
   const size_t size = std::bit_ceil(2 * merges.size() + 2);
   pairs_.assign(size, {});
@@ -50,6 +80,7 @@ Bpe::Bpe(const std::vector<Merge>& merges, const std::array<int32_t, 256>& byte_
     size_t at = slot_of(key);
     while (pairs_[at].key != kEmptyKey && pairs_[at].key != key) at = (at + 1) & (size - 1);
     pairs_[at] = {key, static_cast<uint32_t>(rank), merge.result};
+    borders_.add(vocabulary.bytes(merge.result));
   }
 }
 
@@ -64,32 +95,49 @@ const Bpe::Pair& Bpe::find(int32_t left, int32_t right) const {
 
 void Bpe::encode(std::string_view piece, size_t readable, const Vocabulary& vocabulary,
                  BpeScratch& scratch, std::vector<int32_t>& ids) const {
-  PieceCache::Entry* entry = nullptr;
-  PieceCache::Key key;
-  if (piece.size() <= PieceCache::kMaxPieceBytes) {
-    key = PieceCache::key_of(piece, readable);
-    entry = &scratch.cache_.at(key);
-    if (PieceCache::holds(*entry, key)) {
-      ids.insert(ids.end(), entry->ids.data(), entry->ids.data() + entry->count);
+  if (whole_pieces_) {
+    const auto whole = vocabulary.find_base(piece);
+    if (whole && !vocabulary.is_added(*whole)) {
+      ids.push_back(*whole);
       return;
     }
   }
+  if (piece.size() <= PieceCache::kMaxPieceBytes) {
+    encode_part(piece, readable, scratch, ids);
+    return;
+  }
+  size_t begin = 0;
+  for (size_t at = 1; at < piece.size(); ++at) {
+    if (borders_.may_join(piece, at)) continue;
+    encode_part(piece.substr(begin, at - begin), readable - begin, scratch, ids);
+    begin = at;
+  }
+  encode_part(piece.substr(begin), readable - begin, scratch, ids);
+}
+
+void Bpe::encode_part(std::string_view part, size_t readable, BpeScratch& scratch,
+                      std::vector<int32_t>& ids) const {
+  if (part.size() > PieceCache::kMaxPieceBytes) {
+    if (part.size() <= kShortBytes)
+      merge_short(part, ids);
+    else
+      merge_long(part, scratch, ids);
+    return;
+  }
+  const PieceCache::Key key = PieceCache::key_of(part, readable);
+  PieceCache::Entry& entry = scratch.cache_.at(key);
+  if (PieceCache::holds(entry, key)) {
+    ids.insert(ids.end(), entry.ids.data(), entry.ids.data() + entry.count);
+    return;
+  }
   const size_t before = ids.size();
-  std::optional<int32_t> whole;
-  if (whole_pieces_ && (whole = vocabulary.find_base(piece)) && !vocabulary.is_added(*whole)) {
-    ids.push_back(*whole);
-  } else if (piece.size() <= kShortBytes) {
-    merge_short(piece, ids);
-  } else {
-    merge_long(piece, scratch, ids);
-  }
+  merge_short(part, ids);
   const size_t count = ids.size() - before;
-  if (entry != nullptr && count <= PieceCache::kMaxIds) {
-    entry->words = key.words;
-    entry->length = key.length;
-    entry->count = static_cast<uint8_t>(count);
-    std::copy_n(ids.data() + before, count, entry->ids.data());
-  }
+  if (count > PieceCache::kMaxIds) return;
+  entry.words = key.words;
+  entry.length = key.length;
+  entry.count = static_cast<uint8_t>(count);
+  std::copy_n(ids.data() + before, count, entry.ids.data());
 }
 
 void Bpe::merge_short(std::string_view piece, std::vector<int32_t>& ids) const {

@@ -71,28 +71,12 @@ void order_marks(std::vector<utf8proc_int32_t>& points) {
   }
 }
 
-}  // namespace
-
-bool is_surely_nfc(std::string_view text) {
-  static const std::vector<bool> unstable = find_unstable();
-  const auto* bytes = reinterpret_cast<const uint8_t*>(text.data());
-  for (size_t i = 0; i < text.size();) {
-    if (bytes[i] < 0xCC) {  // below U+0300; continuation bytes are below it too
-      ++i;
-      continue;
-    }
-    const CodePoint c = read_valid_utf8(bytes + i);
-    if (unstable[c.value]) return false;
-    i += c.length;
-  }
-  return true;
-}
-
-std::string to_nfc(std::string_view text) {
+// Appends the NFC of a part of a text that starts with a stable character and ends before one.
+void append_composed(std::string_view part, std::string& out) {
   std::vector<utf8proc_int32_t> points;
-  points.reserve(text.size());
-  const auto* bytes = reinterpret_cast<const uint8_t*>(text.data());
-  for (size_t i = 0; i < text.size();) {
+  points.reserve(part.size());
+  const auto* bytes = reinterpret_cast<const uint8_t*>(part.data());
+  for (size_t i = 0; i < part.size();) {
     const CodePoint c = read_valid_utf8(bytes + i);
     i += c.length;
     const size_t at = points.size();
@@ -104,11 +88,67 @@ std::string to_nfc(std::string_view text) {
       utf8proc_normalize_utf32(points.data(), static_cast<utf8proc_ssize_t>(points.size()),
                                static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
   check(count >= 0, "composition of a decomposed text");
-  std::string out;
-  out.reserve(text.size());
   for (utf8proc_ssize_t i = 0; i < count; ++i) {
     append_utf8(static_cast<uint32_t>(points[static_cast<size_t>(i)]), out);
   }
+}
+
+// Positions of characters that may change under NFC.
+class UnstableScan {
+ public:
+  explicit UnstableScan(std::string_view text) : text_(text) {}
+
+  // The first such character at or after `at`; text.size() when there is none. `before` becomes the
+  // start of the character before it, or stays.
+  size_t find(size_t at, size_t& before) const {
+    for (; at < text_.size() && !is_unstable(at); at += length(at)) before = at;
+    return at;
+  }
+  // The first character at or after `at` that cannot change.
+  size_t find_stable(size_t at) const {
+    while (at < text_.size() && is_unstable(at)) at += length(at);
+    return at;
+  }
+
+ private:
+  const uint8_t* byte(size_t at) const {
+    return reinterpret_cast<const uint8_t*>(text_.data()) + at;
+  }
+  size_t length(size_t at) const { return *byte(at) < 0x80 ? 1 : read_valid_utf8(byte(at)).length; }
+  bool is_unstable(size_t at) const {
+    return *byte(at) >= 0xCC && table()[read_valid_utf8(byte(at)).value];  // CC 80 is U+0300
+  }
+  static const std::vector<bool>& table() {
+    static const std::vector<bool> unstable = find_unstable();
+    return unstable;
+  }
+
+  std::string_view text_;
+};
+
+}  // namespace
+
+bool is_surely_nfc(std::string_view text) {
+  size_t before = 0;
+  return UnstableScan(text).find(0, before) == text.size();
+}
+
+std::string to_nfc(std::string_view text) {
+  const UnstableScan scan(text);
+  std::string out;
+  out.reserve(text.size());
+  size_t done = 0;  // bytes of text that are in out
+  while (true) {
+    // A character that may change can join the stable one before it, and none further back.
+    size_t begin = done;
+    const size_t unstable = scan.find(done, begin);
+    if (unstable == text.size()) break;
+    const size_t end = scan.find_stable(unstable);
+    out.append(text, done, begin - done);
+    append_composed(text.substr(begin, end - begin), out);
+    done = end;
+  }
+  out.append(text, done);
   return out;
 }
 

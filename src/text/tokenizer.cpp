@@ -92,7 +92,7 @@ Result<std::shared_ptr<const Tokenizer::State>> Tokenizer::State::create(
   }
   state->raw = AddedTokens(raw);
   state->normalized = AddedTokens(normalized);
-  state->bpe = Bpe(model.merges, byte_ids, model.whole_pieces);
+  state->bpe = Bpe(model.merges, byte_ids, model.vocabulary, model.whole_pieces);
   state->model = std::move(model);
   state->model.merges = {};
   return std::shared_ptr<const State>(std::move(state));
