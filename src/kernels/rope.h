@@ -25,8 +25,8 @@ struct RopeParameters {
   double original_context = 0;
   double beta_fast = 32.0;
   double beta_slow = 1.0;
-  double attention_factor = 1.0;    // multiplies cosine and sine
-  std::vector<float> freq_factors;  // [dims/2] or empty: divides each frequency
+  double attention_factor = 1.0;         // multiplies cosine and sine
+  std::vector<float> freq_factors = {};  // [dims/2] or empty: divides each frequency
 };
 
 class RopeTable {
