@@ -46,8 +46,9 @@ std::vector<std::pair<int32_t, double>> plain_distribution(const std::vector<flo
   for (size_t i = 0; i < logits.size(); ++i) {
     all.emplace_back(static_cast<int32_t>(i), std::exp(double{logits[i] - top} / p.temperature));
   }
-  std::stable_sort(all.begin(), all.end(), [&](const auto& a, const auto& b) {
-    return logits[static_cast<size_t>(a.first)] > logits[static_cast<size_t>(b.first)];
+  std::sort(all.begin(), all.end(), [&](const auto& a, const auto& b) {
+    const float x = logits[static_cast<size_t>(a.first)], y = logits[static_cast<size_t>(b.first)];
+    return x != y ? x > y : a.first < b.first;
   });
   if (p.top_k > 0) all.resize(std::min(all.size(), static_cast<size_t>(p.top_k)));
   const auto sum = [&] {

@@ -1,0 +1,45 @@
+#pragma once
+
+// Sequence: one accepted request on its way through the engine.
+//
+// Invariants
+//   1. ids = prompt, then output; what the cache holds is ids[0 .. cached).
+//   2. cache is there exactly while the sequence runs; its length is `cached`.
+//   3. While running, pending() >= 1: the last id always waits to be computed.
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "cache/page_pool.h"
+#include "engine/engine.h"
+
+namespace deepinfer::engine {
+
+struct Sequence {
+  Request request;
+  uint64_t arrival = 0;      // order of add()
+  std::vector<int32_t> ids;  // prompt and output
+  size_t output_limit = 0;   // tokens that may still be generated, from max_tokens and the context
+  size_t scored = 1;         // prompt ids [1, scored) were reported
+  std::optional<cache::SequenceCache> cache;
+
+  int64_t added_ns = 0;
+  int64_t first_token_ns = 0;
+  int64_t last_token_ns = 0;
+
+  size_t prompt_size() const { return request.prompt.size(); }
+  size_t output_size() const { return ids.size() - prompt_size(); }
+  size_t cached() const { return cache ? static_cast<size_t>(cache->length()) : 0; }
+  size_t pending() const { return ids.size() - cached(); }
+
+  // Are the logits of the row at `position` read?
+  bool wants_logits(size_t position) const {
+    const bool scores =
+        request.want_prompt_logprobs && position + 1 >= scored && position + 1 < prompt_size();
+    const bool samples = position + 1 == ids.size() && output_limit > output_size();
+    return scores || samples;
+  }
+};
+
+}  // namespace deepinfer::engine
