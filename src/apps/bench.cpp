@@ -1,0 +1,307 @@
+// deepinfer bench: measures one thing, beside this machine's limit and, if asked, a peer.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "apps/bench_report.h"
+#include "apps/command.h"
+#include "apps/interrupt.h"
+#include "apps/open_model.h"
+#include "apps/settings.h"
+#include "apps/terminal.h"
+#include "base/progress.h"
+#include "base/system.h"
+#include "kernels/limits.h"
+#include "llm/child_process.h"
+
+namespace deepinfer::apps {
+namespace {
+
+constexpr size_t kDecodeTokens = 64;
+constexpr size_t kPrefillTokens = 512;
+constexpr double kPeakSeconds = 0.05;
+
+struct Peer {
+  std::string name;
+  std::string command;
+  std::vector<double> values;
+};
+
+// "NAME=CMD".
+Result<Peer> parse_peer(const std::string& text) {
+  const size_t equals = text.find('=');
+  if (equals == 0 || equals == std::string::npos || equals + 1 == text.size())
+    return Error::invalid("--peer", "\"" + text + "\" is not NAME=CMD");
+  return Peer{text.substr(0, equals), text.substr(equals + 1), {}};
+}
+
+// The last number in a text.
+Result<double> last_number(const std::string& text, const std::string& peer) {
+  constexpr std::string_view kDigits = "0123456789.";
+  const size_t end = text.find_last_of("0123456789");
+  if (end != std::string::npos) {
+    size_t start = end;
+    while (start > 0 && kDigits.find(text[start - 1]) != std::string_view::npos) --start;
+    double value = 0;
+    const auto parsed = std::from_chars(text.data() + start, text.data() + end + 1, value);
+    if (parsed.ec == std::errc() && std::isfinite(value)) return value;
+  }
+  return Error::invalid("peer " + peer, "its output holds no number");
+}
+
+Result<void> run_peer(Peer& peer, const InterruptScope& interrupt) {
+  const llm::ChildResult result = TRY(llm::run_child(
+      {.argv = {"/bin/sh", "-c", peer.command}, .environment = {}, .still_wanted = [&] {
+         return !interrupt.interrupted();
+       }}));
+  if (result.exit_code != 0) {
+    return Error::io(
+        "peer " + peer.name,
+        fmt::format("ended with exit code {}: {}", result.exit_code, one_line(result.errors, 200)));
+  }
+  peer.values.push_back(TRY(last_number(result.output, peer.name)));
+  return {};
+}
+
+// The instruction sequence of most products: on fp32 activations, or on int8 activations with
+// weights whose codes are signed (Q8_0) or unsigned (4 bits).
+enum class Products { fp32, int8_signed, int8_unsigned };
+
+std::string_view products_name(Products products) {
+  switch (products) {
+    case Products::fp32:
+      return "fp32 fma";
+    case Products::int8_signed:
+      return "int8 signed products";
+    case Products::int8_unsigned:
+      return "int8 unsigned products";
+  }
+  return "";
+}
+
+Products products_of(const std::vector<kernels::Choice>& choices) {
+  size_t int8 = 0, eight_bits = 0, all = 0;
+  for (const kernels::Choice& choice : choices) {
+    if (!choice.operation.starts_with("matmul")) continue;
+    ++all;
+    int8 += choice.chosen.find("int8") != std::string::npos;
+    eight_bits += choice.operation.find("Q8_0") != std::string::npos;
+  }
+  if (2 * int8 <= all) return Products::fp32;
+  return 2 * eight_bits > all ? Products::int8_signed : Products::int8_unsigned;
+}
+
+struct Work {
+  double operations_per_token = 0;
+  Products products = Products::fp32;
+};
+
+class BenchCommand final : public Command {
+ public:
+  std::string_view name() const override { return "bench"; }
+  std::string_view summary() const override { return "measure limits, prefill or decode"; }
+  std::string_view example() const override {
+    return "  deepinfer bench limits\n"
+           "  deepinfer bench decode smollm2 --profile\n"
+           "  deepinfer bench prefill model.gguf --peer other='./run_other.sh model.gguf'";
+  }
+  std::vector<std::string_view> positionals() const override {
+    return {"limits|prefill|decode", "MODEL"};
+  }
+
+  void declare(OptionTable& options) override {
+    options.add("rounds", &rounds_, "samples to take", {.least = 1, .most = 1000});
+    options.add("profile", &profile_, "show where the time goes");
+    options.add("peer", &peer_,
+                "NAME=CMD: run this shell command in every round; the last number it prints is its "
+                "tokens/s; may be repeated");
+    engine_.declare(options);
+    output_.declare(options);
+  }
+
+  Result<int> run(const std::vector<std::string>& arguments) override {
+    const std::string what = arguments.empty() ? "" : arguments[0];
+    if (what != "limits" && what != "prefill" && what != "decode") {
+      return Error::invalid(
+          "bench", what.empty() ? "nothing to measure was named" : "\"" + what + "\" is not known",
+          "limits, prefill or decode");
+    }
+    if (what == "limits") return bench_limits();
+    const std::vector<std::string> rest(arguments.begin() + 1, arguments.end());
+    return bench_model(what, model_of(rest));
+  }
+
+ private:
+  void print(const Measured& measured) const {
+    write_out(output_.json ? measured_json(measured) : measured_text(measured));
+  }
+
+  Result<int> bench_limits() {
+    InterruptScope interrupt;
+    const kernels::Isa isa = TRY(kernels::choose_isa(engine_.isa));
+    const std::unique_ptr<ThreadPool> pool = TRY(ThreadPool::create({.threads = engine_.threads}));
+    if (!output_.json) write_out(cpu_model() + "\n");
+    std::vector<kernels::Limits> rounds;
+    MachineLoad seen;
+    {
+      Progress bar("bench limits", rounds_, Progress::Unit::count, !output_.json && decorates(2));
+      const LoadSampler load;
+      for (size_t round = 0; round < rounds_; ++round) {
+        if (interrupt.interrupted()) return kInterrupted;
+        rounds.push_back(TRY(kernels::measure_limits(*pool, isa, kPeakSeconds)));
+        bar.update(round + 1);
+      }
+      seen = load.sample();
+    }
+    Measured one;
+    one.isa = kernels::isa_name(isa);
+    one.load = seen.others + seen.stolen;
+    const auto print_rate = [&](std::string name, kernels::Rate kernels::Limits::* rate,
+                                std::string unit) {
+      one.name = std::move(name);
+      one.unit = std::move(unit);
+      for (double kernels::Rate::* which :
+           {&kernels::Rate::one_thread, &kernels::Rate::all_threads}) {
+        const bool all = which == &kernels::Rate::all_threads;
+        std::vector<double> values;
+        for (const kernels::Limits& limits : rounds) values.push_back(limits.*rate.*which / 1e9);
+        one.spread = spread_of(values);
+        one.threads = all ? rounds.front().threads : 1;
+        if (one.spread.most > 0 && (!all || one.threads > 1)) print(one);
+      }
+    };
+    print_rate("dram read", &kernels::Limits::read_bytes, "GB/s");
+    print_rate("fp32 fma", &kernels::Limits::f32, "GOP/s");
+    print_rate("int8 unsigned", &kernels::Limits::int8_unsigned, "GOP/s");
+    print_rate("int8 signed", &kernels::Limits::int8_signed, "GOP/s");
+    print_rate("bf16 dot", &kernels::Limits::bf16, "GOP/s");
+    return kDone;
+  }
+
+  Result<int> bench_model(const std::string& what, const std::string& model) {
+    std::vector<Peer> peers;
+    for (const std::string& text : peer_) peers.push_back(TRY(parse_peer(text)));
+    const std::unique_ptr<llm::Llm> llm = TRY(open_model(model, engine_, output_.json));
+    InterruptScope interrupt;
+    const kernels::Isa isa = TRY(kernels::choose_isa(engine_.isa));
+    const kernels::BandwidthProbe probe = TRY(kernels::BandwidthProbe::create(llm->pool()));
+    const Work work = TRY(warm_up(*llm, what));
+    std::vector<double> speeds, limits, gigabytes;
+    const double peak = what == "prefill" ? TRY(peak_of(*llm, isa, work)) : 0;
+    MachineLoad seen;
+    {
+      Progress bar("bench " + what, rounds_, Progress::Unit::count, !output_.json && decorates(2));
+      double others = 0;
+      for (size_t round = 0; round < rounds_; ++round) {
+        gigabytes.push_back(probe.measure(llm->pool(), isa) / 1e9);
+        const LoadSampler load;
+        speeds.push_back(TRY(measure(*llm, what)));
+        const MachineLoad now = load.sample();
+        others += (now.others + now.stolen) / static_cast<double>(rounds_);
+        for (Peer& peer : peers) TRY(run_peer(peer, interrupt));
+        if (interrupt.interrupted()) return kInterrupted;
+        bar.update(round + 1);
+      }
+      seen.others = others;
+    }
+    Measured result;
+    result.name = what;
+    result.model = model;
+    result.unit = "tokens/s";
+    result.spread = spread_of(speeds);
+    result.isa = kernels::isa_name(isa);
+    result.threads = llm->pool().thread_count();
+    result.load = seen.others;
+    set_limit(result, *llm, spread_of(gigabytes).median, work, peak);
+    for (const Peer& peer : peers) result.peers.push_back({peer.name, spread_of(peer.values)});
+    print(result);
+    if (profile_) TRY(print_profile(*llm, what));
+    return kDone;
+  }
+
+  static size_t prompt_length(llm::Llm& llm, const std::string& what) {
+    const size_t context = llm.model().config().context;
+    return what == "decode" ? 1 : std::min<size_t>(kPrefillTokens, context - 1);
+  }
+
+  // One sample: prefill of one prompt, or 64 tokens from an empty context.
+  static Result<double> measure(llm::Llm& llm, const std::string& what) {
+    const weights::ModelConfig& config = llm.model().config();
+    const size_t length = prompt_length(llm, what);
+    std::vector<int32_t> ids = {static_cast<int32_t>(config.bos_id.value_or(1 % config.vocab))};
+    for (uint64_t i = 1; i < length; ++i)
+      ids.push_back(static_cast<int32_t>((i * 2'654'435'761u + 17) % config.vocab));
+    llm::Prompt prompt;
+    prompt.input = std::move(ids);
+    prompt.want_text = false;
+    prompt.ignore_eos = true;
+    prompt.max_tokens = what == "decode" ? std::min<size_t>(kDecodeTokens, config.context - 1) : 1;
+    const std::vector<llm::Answer> answers = TRY(llm.generate({&prompt, 1}, {}));
+    if (answers.front().error) return *answers.front().error;
+    const llm::Speed& speed = llm.speed();
+    const double seconds = speed.prefill_seconds + speed.decode_seconds;
+    const double tokens =
+        static_cast<double>(what == "decode" ? answers.front().ids.size() : length);
+    return tokens / std::max(seconds, 1e-9);
+  }
+
+  // The first run touches memory and is not counted; it tells how much work a token is.
+  static Result<Work> warm_up(llm::Llm& llm, const std::string& what) {
+    llm.model().set_profiling(true);
+    TRY(measure(llm, what));
+    const std::vector<models::OperationTime> times = llm.model().take_profile();
+    llm.model().set_profiling(false);
+    Work work;
+    const double tokens =
+        static_cast<double>(what == "decode" ? kDecodeTokens : prompt_length(llm, what));
+    for (const models::OperationTime& time : times)
+      work.operations_per_token += time.operations / tokens;
+    work.products = products_of(llm.model().choices());
+    return work;
+  }
+
+  // GOP/s of the instruction sequence that most products use.
+  static Result<double> peak_of(llm::Llm& llm, kernels::Isa isa, const Work& work) {
+    const kernels::Limits limits = TRY(kernels::measure_limits(llm.pool(), isa, kPeakSeconds));
+    double peak = limits.f32.all_threads;
+    if (work.products == Products::int8_signed) peak = limits.int8_signed.all_threads;
+    if (work.products == Products::int8_unsigned) peak = limits.int8_unsigned.all_threads;
+    return peak / 1e9;
+  }
+
+  static void set_limit(Measured& result, llm::Llm& llm, double gb_per_s, const Work& work,
+                        double peak) {
+    if (result.name == "decode") {
+      result.limit = gb_per_s * 1e9 / static_cast<double>(llm.model().weight_bytes_per_step());
+      result.limit_name = fmt::format("tokens/s by memory reads at {:.1f} GB/s", gb_per_s);
+    } else if (work.operations_per_token > 0) {
+      result.limit = peak * 1e9 / work.operations_per_token;
+      result.limit_name =
+          fmt::format("tokens/s by {} at {:.0f} GOP/s", products_name(work.products), peak);
+    }
+  }
+
+  Result<void> print_profile(llm::Llm& llm, const std::string& what) const {
+    llm.model().set_profiling(true);
+    TRY(measure(llm, what));
+    const std::vector<models::OperationTime> times = llm.model().take_profile();
+    llm.model().set_profiling(false);
+    write_out(output_.json ? profile_json(what, times) : profile_text(times));
+    return {};
+  }
+
+  size_t rounds_ = 5;
+  bool profile_ = false;
+  std::vector<std::string> peer_;
+  EngineSettings engine_;
+  OutputSettings output_;
+};
+
+}  // namespace
+
+std::unique_ptr<Command> make_bench_command() { return std::make_unique<BenchCommand>(); }
+
+}  // namespace deepinfer::apps

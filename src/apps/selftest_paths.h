@@ -1,0 +1,78 @@
+#pragma once
+
+// The paths of `selftest`: ways to compute the same logits. Every path of one instruction set and
+// one numerics mode must give equal bits; between instruction sets and modes there is a tolerance.
+//
+// Threads: the main thread.
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "kernels/isa.h"
+#include "models/model.h"
+#include "weights/checkpoint.h"
+
+namespace deepinfer::apps {
+
+struct Comparison {
+  std::string path;
+  std::string against;
+  bool equal = false;
+  double max_difference = 0;
+  double tolerance = 0;  // 0: bits must be equal
+};
+
+// Logits of every position of one sequence.
+struct Logits {
+  size_t vocab = 0;
+  std::vector<float> values;  // [positions][vocab]
+
+  std::span<const float> row(size_t position) const {
+    return {values.data() + position * vocab, vocab};
+  }
+  size_t positions() const { return vocab == 0 ? 0 : values.size() / vocab; }
+};
+
+// Compares as many positions as both have. Bit comparison when tolerance is 0.
+Comparison compare_logits(std::string path, const Logits& seen, std::string against,
+                          const Logits& wanted, double tolerance);
+
+struct Variant {
+  kernels::Target target;
+  size_t threads = 1;
+};
+
+class PathRunner {
+ public:
+  PathRunner(const weights::Checkpoint& checkpoint, std::vector<int32_t> ids)
+      : checkpoint_(&checkpoint), ids_(std::move(ids)) {}
+
+  const std::vector<int32_t>& ids() const { return ids_; }
+
+  // The first `count` ids as one sequence in chunks.
+  Result<Logits> run(const Variant& variant, size_t count, size_t chunk);
+
+  enum class Place { first, last };
+  // The same sequence among two others that are shifted against it, all in the same steps, with
+  // uneven chunks.
+  Result<Logits> run_among_others(const Variant& variant, size_t count, Place place);
+
+ private:
+  // The model of a variant; the one of the last call is kept.
+  Result<models::Model*> open(const Variant& variant);
+
+  const weights::Checkpoint* checkpoint_;
+  std::vector<int32_t> ids_;
+  Variant opened_;
+  std::unique_ptr<ThreadPool> pool_;
+  std::unique_ptr<models::Model> model_;
+};
+
+// "avx512 fast".
+std::string variant_name(const Variant& variant);
+
+}  // namespace deepinfer::apps

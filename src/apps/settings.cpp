@@ -1,0 +1,132 @@
+#include "apps/settings.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "kernels/isa.h"
+#include "llm/model_path.h"
+
+namespace deepinfer::apps {
+namespace {
+
+// A JSON scalar as the text that the command line would have.
+Result<std::string> scalar_text(const JsonValue& value) {
+  using Kind = JsonValue::Kind;
+  switch (value.kind()) {
+    case Kind::boolean:
+      return std::string(value.boolean().value() ? "true" : "false");
+    case Kind::integer:
+      return std::to_string(value.integer().value());
+    case Kind::big_integer:
+      return std::to_string(value.unsigned_integer().value());
+    case Kind::real:
+      return fmt::format("{}", value.number().value());
+    case Kind::string:
+      return std::string(value.string().value());
+    case Kind::null:
+    case Kind::array:
+    case Kind::object:
+      break;
+  }
+  return value.error("expected a single value, found " + value.description());
+}
+
+Result<std::vector<std::string>> texts_of(const JsonValue& value) {
+  std::vector<std::string> texts;
+  if (value.is_string()) {
+    texts.emplace_back(value.string().value());
+    return texts;
+  }
+  for (const JsonValue& one : TRY(value.array())) texts.push_back(TRY(one.as<std::string>()));
+  return texts;
+}
+
+}  // namespace
+
+void OutputSettings::declare(OptionTable& options) {
+  options.add("json", &json, "one JSON object a line on stdout, nothing else there");
+  options.add("log-level", &log_level, "what is logged on stderr",
+              {.choices = {"debug", "info", "warning", "error", "off"}});
+}
+
+void EngineSettings::declare(OptionTable& options) {
+  options.add("threads", &threads, "worker threads; all usable cores unless given",
+              {.least = 1, .most = static_cast<double>(ThreadPool::kMaxThreads)});
+  options.add("isa", &isa, "instruction set of the kernels",
+              {.choices = {"auto", "avx2", "avx512", "emulated512", "ref"}});
+  options.add("numerics", &numerics,
+              "rounding of activations: int8 blocks, none at all, or as the official code",
+              {.choices = {"fast", "exact", "faithful"}});
+  options.add("kv", &kv, "cache rows in the model's official format, or unrounded",
+              {.choices = {"official", "f32"}});
+  options.add("max-rows", &max_rows, "rows a step may hold, so the largest prefill chunk",
+              {.least = 1, .most = 8192});
+  options.add("explain", &explain,
+              "print which kernel was chosen for each operation, and why others refused");
+}
+
+Result<llm::LlmOptions> EngineSettings::llm_options() const {
+  llm::LlmOptions options;
+  options.model.target.isa = TRY(kernels::choose_isa(isa));
+  options.model.target.numerics = TRY(kernels::choose_numerics(numerics));
+  options.model.kv = kv == "f32" ? models::KvMode::f32 : models::KvMode::official;
+  options.model.max_rows = max_rows;
+  options.pool.threads = threads;
+  return options;
+}
+
+void SamplingSettings::declare(OptionTable& options) {
+  options.add("max-tokens", &max_tokens, "end an answer after this many tokens",
+              {.least = 1, .most = 1e9});
+  options.add("seed", &seed, "of the random draws");
+  options.add("temperature", &temperature, "0 always takes the most likely token",
+              {.least = 0, .most = 100});
+  options.add("top-p", &top_p, "draw among the likeliest tokens that reach this probability",
+              {.least = 1e-6, .most = 1});
+  options.add("top-k", &top_k, "draw among the K likeliest tokens; 0: all",
+              {.least = 0, .most = 2147483647});
+  options.add("min-p", &min_p, "leave out tokens below this share of the likeliest one",
+              {.least = 0, .most = 1});
+  options.add("stop", &stop, "end an answer before this text; may be repeated");
+  options.add("ignore-eos", &ignore_eos, "go on after the end of the answer, up to max-tokens");
+}
+
+Result<void> SamplingSettings::take_members(const JsonValue& line,
+                                            const std::vector<std::string_view>& known) {
+  OptionTable options;
+  declare(options);
+  for (const JsonMember& member : TRY(line.members())) {
+    if (std::ranges::count(known, member.key) > 0) continue;
+    std::string name = member.key;
+    std::ranges::replace(name, '_', '-');
+    if (!options.has(name)) return member.value.error("this option is not known here");
+    if (name == "stop") {
+      stop = TRY(texts_of(member.value));
+      continue;
+    }
+    const std::string text = TRY(scalar_text(member.value));
+    const Result<void> taken = options.set(name, text);
+    if (!taken.ok()) return member.value.error(taken.error().what);
+  }
+  return {};
+}
+
+llm::Prompt SamplingSettings::prompt() const {
+  llm::Prompt prompt;
+  prompt.max_tokens = max_tokens;
+  prompt.stop = stop;
+  prompt.ignore_eos = ignore_eos;
+  prompt.sampling.seed = seed;
+  prompt.sampling.temperature = static_cast<float>(temperature);
+  prompt.sampling.top_p = static_cast<float>(top_p);
+  prompt.sampling.top_k = static_cast<int32_t>(top_k);
+  prompt.sampling.min_p = static_cast<float>(min_p);
+  return prompt;
+}
+
+std::string model_of(const std::vector<std::string>& arguments) {
+  return arguments.empty() ? llm::default_model() : arguments.front();
+}
+
+}  // namespace deepinfer::apps

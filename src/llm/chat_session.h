@@ -1,0 +1,41 @@
+#pragma once
+
+// ChatSession: a conversation that remembers. An answer that failed leaves the conversation as it
+// was; one that was interrupted stays, as far as it came.
+//
+// Ownership: refers to the Llm, which must outlive it. Threads: one at a time.
+
+#include <atomic>
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+#include "llm/llm.h"
+
+namespace deepinfer::llm {
+
+class ChatSession {
+ public:
+  using OnText = std::function<void(std::string_view)>;
+
+  // `settings` gives sampling and limits of every answer; its input is not used.
+  ChatSession(Llm& llm, Prompt settings) : llm_(&llm), settings_(std::move(settings)) {}
+
+  Result<Answer> ask(std::string text, const OnText& on_text, const std::atomic<bool>* cancel);
+  // The last question once more; invalid when there is none. Greedy sampling gives the same words
+  // again, so a retry draws with the next seed.
+  Result<Answer> retry(const OnText& on_text, const std::atomic<bool>* cancel);
+
+  const recipe::Conversation& conversation() const { return conversation_; }
+  void replace(recipe::Conversation conversation) { conversation_ = std::move(conversation); }
+
+ private:
+  Result<Answer> answer(const OnText& on_text, const std::atomic<bool>* cancel);
+
+  Llm* llm_;
+  Prompt settings_;
+  recipe::Conversation conversation_;
+};
+
+}  // namespace deepinfer::llm
