@@ -375,7 +375,8 @@ def report(options, results):
         "",
         "Rounds are interleaved (each runs every program once); the ratio is that of the medians, "
         "in brackets the lowest and highest of the single rounds. The limit is measured inside "
-        "each of our samples.",
+        "each of our samples. Peers whose threads spin (OpenMP) collapse when other processes need "
+        "a core: where the other load is above 0.2 cores the ratio flatters us.",
     ]
     lines += ["", *[f"- {sentence}" for sentence in results["answers"]]]
     lines += [f"- failed: {failure}" for failure in results["failures"]]
