@@ -70,6 +70,7 @@ bool MergeBorders::may_join(std::string_view piece, size_t at) const {
 Bpe::Bpe(const std::vector<Merge>& merges, const std::array<int32_t, 256>& byte_ids,
          const Vocabulary& vocabulary, bool whole_pieces)
     : byte_ids_(byte_ids), whole_pieces_(whole_pieces) {
+  misses_bytes_ = std::find(byte_ids.begin(), byte_ids.end(), kNoId) != byte_ids.end();
   const size_t size = std::bit_ceil(2 * merges.size() + 2);
   pairs_.assign(size, {});
   shift_ = 64 - static_cast<uint32_t>(std::countr_zero(size));
@@ -102,6 +103,21 @@ void Bpe::encode(std::string_view piece, size_t readable, const Vocabulary& voca
       return;
     }
   }
+  if (misses_bytes_) {
+    const auto missing = [&](char c) { return byte_ids_[static_cast<uint8_t>(c)] == kNoId; };
+    if (std::any_of(piece.begin(), piece.end(), missing)) {
+      scratch.known_.assign(piece);
+      std::erase_if(scratch.known_, missing);
+      encode_known(scratch.known_, scratch.known_.size(), scratch, ids);
+      return;
+    }
+  }
+  encode_known(piece, readable, scratch, ids);
+}
+
+void Bpe::encode_known(std::string_view piece, size_t readable, BpeScratch& scratch,
+                       std::vector<int32_t>& ids) const {
+  if (piece.empty()) return;
   if (piece.size() <= PieceCache::kMaxPieceBytes) {
     encode_part(piece, readable, scratch, ids);
     return;

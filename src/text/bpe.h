@@ -9,6 +9,7 @@
 
 #include <array>
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -91,12 +92,15 @@ class BpeScratch {
     uint32_t next;
   };
   std::vector<Symbol> symbols_;  // [bytes of the piece]
+  std::string known_;            // a piece without the bytes that have no entry
   std::vector<uint64_t> heap_;   // rank << 32 | position, smallest first; stale ones stay
   PieceCache cache_;
 };
 
 class Bpe {
  public:
+  static constexpr int32_t kNoId = -1;  // of a byte that has no entry: it is left out
+
   Bpe() = default;
   // merges in rank order, of this vocabulary; a pair that comes again takes the later rank, as the
   // reference engine does. byte_ids: the id of each byte. whole_pieces: a piece that is a
@@ -123,6 +127,8 @@ class Bpe {
 
   size_t slot_of(uint64_t key) const { return (key * 0x9E3779B97F4A7C15u) >> shift_; }
   const Pair& find(int32_t left, int32_t right) const;
+  void encode_known(std::string_view piece, size_t readable, BpeScratch& scratch,
+                    std::vector<int32_t>& ids) const;
   void encode_part(std::string_view part, size_t readable, BpeScratch& scratch,
                    std::vector<int32_t>& ids) const;
   void merge_short(std::string_view piece, std::vector<int32_t>& ids) const;
@@ -134,6 +140,7 @@ class Bpe {
   std::array<int32_t, 256> byte_ids_{};
   MergeBorders borders_;
   bool whole_pieces_ = false;
+  bool misses_bytes_ = false;  // some byte_ids_ are kNoId
 };
 
 }  // namespace deepinfer::text

@@ -10,6 +10,8 @@ namespace {
 // Steps of the matcher for one match, and memory for its backtracking in KiB.
 constexpr uint32_t kMatchLimit = 10'000'000;
 constexpr uint32_t kHeapLimitKib = 65'536;
+constexpr size_t kJitStackStart = size_t{32} << 10;
+constexpr size_t kJitStackLimit = size_t{8} << 20;
 
 // White_Space without the brackets of a class; PCRE2's own \s adds U+180E.
 constexpr std::string_view kWhiteSpace =
@@ -51,17 +53,22 @@ std::string message_of(int code) {
 struct MatchState {
   pcre2_match_data* data = nullptr;
   pcre2_match_context* context = nullptr;
+  pcre2_jit_stack* stack = nullptr;
   explicit MatchState(const pcre2_code* of)
       : data(pcre2_match_data_create_from_pattern(of, nullptr)),
-        context(pcre2_match_context_create(nullptr)) {
+        context(pcre2_match_context_create(nullptr)),
+        stack(pcre2_jit_stack_create(kJitStackStart, kJitStackLimit, nullptr)) {
     if (context == nullptr) return;
+    pcre2_jit_stack_assign(context, nullptr, stack);
     pcre2_set_match_limit(context, kMatchLimit);
     pcre2_set_heap_limit(context, kHeapLimitKib);
   }
   ~MatchState() {
     pcre2_match_data_free(data);
     pcre2_match_context_free(context);
+    pcre2_jit_stack_free(stack);
   }
+  bool ok() const { return data != nullptr && context != nullptr; }
   MatchState(const MatchState&) = delete;
   MatchState& operator=(const MatchState&) = delete;
 };
@@ -76,12 +83,8 @@ struct RegexSplitter::Code {
   std::unique_ptr<pcre2_code, Free> code;
 
   // Appends the ends of the pieces of text[begin, end); text beyond `end` is not seen.
-  Result<void> split(std::string_view text, size_t begin, size_t end,
+  Result<void> split(std::string_view text, size_t begin, size_t end, const MatchState& state,
                      std::vector<uint32_t>& ends) const {
-    MatchState state(code.get());
-    if (state.data == nullptr || state.context == nullptr) {
-      return Error::exhausted(pattern, "no memory for a match");
-    }
     const auto* piece = reinterpret_cast<PCRE2_SPTR>(text.data()) + begin;
     const size_t size = end - begin;
     size_t gap = 0;  // start of what no match took yet
@@ -137,9 +140,11 @@ Result<void> RegexSplitter::split(std::string_view text, std::vector<uint32_t>& 
   std::vector<uint32_t> after;
   for (const Code& code : *codes_) {
     after.clear();
+    const MatchState state(code.code.get());
+    if (!state.ok()) return Error::exhausted("text", "no memory to match a pattern");
     size_t begin = 0;
     for (const uint32_t end : before) {
-      TRY(code.split(text, begin, end, after));
+      TRY(code.split(text, begin, end, state, after));
       begin = end;
     }
     std::swap(before, after);

@@ -133,60 +133,69 @@ size_t next_llama3(const Text& t, size_t i) {
 
 bool is_ascii_letter(uint8_t b) { return static_cast<uint8_t>((b | 0x20) - 'a') < 26; }
 
-constexpr uint8_t kDeepSeekBarrier = kNumber | kHanOrKana;
-constexpr auto kIsDeepSeekLetter = [](uint8_t bits) {  // [\p{L}\p{M}] outside of the second split
-  return (bits & (kLetterOrMark | kHanOrKana)) == kLetterOrMark;
-};
-constexpr auto kIsDeepSeekMark = [](uint8_t bits) {
-  return (bits & (kPunctuationOrSymbol | kHanOrKana)) == kPunctuationOrSymbol;
+// The third DeepSeek expression sees what the first two left one by one: runs of Han and kana
+// (which hold marks and punctuation too, U+3099, U+30FB), and the text between those and the
+// numbers. Numbers it leaves alone.
+template <bool kHan>
+struct DeepSeekText {
+  static bool holds(uint8_t bits) {
+    return kHan ? (bits & kHanOrKana) != 0 : (bits & (kNumber | kHanOrKana)) == 0;
+  }
+  static bool letter(uint8_t bits) { return (bits & kLetterOrMark) != 0 && holds(bits); }
+  static bool newline(uint8_t bits) { return (bits & kNewline) != 0 && holds(bits); }
+  static bool mark(uint8_t bits) { return (bits & kPunctuationOrSymbol) != 0 && holds(bits); }
 };
 
-// The third DeepSeek expression at i, which is before the end of its text:
+// That expression at i:
 //   [!-/:-@[-`{-~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*
 //   |\s*[\r\n]+|\s+(?!\S)|\s+
 // Returns i when nothing matches there.
+template <bool kHan>
 size_t end_of_deepseek_match(const Text& t, size_t i) {
+  using Seen = DeepSeekText<kHan>;
   const Character first = t.at(i);
   const size_t next = i + first.length;
-  if (kIsDeepSeekLetter(first.bits)) return t.skip(next, kIsDeepSeekLetter);
+  if (first.bits & kLetterOrMark) return t.skip(next, Seen::letter);
   if (first.bits & kPunctuationOrSymbol) {
     if (t.bytes[i] < 0x80 && next < t.end && is_ascii_letter(t.bytes[next])) {
       size_t end = next + 1;
       while (end < t.end && is_ascii_letter(t.bytes[end])) ++end;
       return end;
     }
-    return t.skip(t.skip(next, kIsDeepSeekMark), kIsNewline);
+    return t.skip(t.skip(next, Seen::mark), Seen::newline);
   }
   if (next < t.end) {
     const uint8_t bits = t.at(next).bits;
-    if (!(first.bits & kNewline) && kIsDeepSeekLetter(bits)) {
-      return t.skip(next, kIsDeepSeekLetter);
-    }
-    if (t.bytes[i] == ' ' && kIsDeepSeekMark(bits)) {
-      return t.skip(t.skip(next, kIsDeepSeekMark), kIsNewline);
+    if (!(first.bits & kNewline) && Seen::letter(bits)) return t.skip(next, Seen::letter);
+    if (t.bytes[i] == ' ' && Seen::mark(bits)) {
+      return t.skip(t.skip(next, Seen::mark), Seen::newline);
     }
   }
-  if (first.bits & kSpace) return end_of_space<true, kDeepSeekBarrier>(t, i);
+  if (first.bits & kSpace) return end_of_space < true, kNumber | kHanOrKana > (t, i);
   return i;
 }
 
-// DeepSeek V3 and V4: \p{N}{1,3}, then [一-龥぀-ゟ゠-ヿ]+ on what is left, then the
-// expression above on what is left; characters that nothing matches stay together as one piece.
-size_t next_deepseek(const Text& t, size_t i) {
-  const Character first = t.at(i);
-  size_t end = i + first.length;
-  if (first.bits & kNumber) {
-    for (size_t n = 1; n < 3 && t.is(end, kNumber); ++n) end += t.at(end).length;
-    return end;
-  }
-  if (first.bits & kHanOrKana) {
-    return t.skip(end, [](uint8_t bits) { return (bits & kHanOrKana) != 0; });
-  }
-  const size_t match = end_of_deepseek_match(t, i);
+// The match at i, or the characters from i on that nothing matches: they stay together.
+template <bool kHan>
+size_t next_in_deepseek_text(const Text& t, size_t i) {
+  const size_t match = end_of_deepseek_match<kHan>(t, i);
   if (match > i) return match;
-  while (!at_end<kDeepSeekBarrier>(t, end) && end_of_deepseek_match(t, end) == end) {
+  size_t end = i + t.at(i).length;
+  while (end < t.end && DeepSeekText<kHan>::holds(t.at(end).bits) &&
+         end_of_deepseek_match<kHan>(t, end) == end) {
     end += t.at(end).length;
   }
+  return end;
+}
+
+// DeepSeek V3 and V4: \p{N}{1,3}, then [一-龥\x{3040}-ゟ゠-ヿ]+ on what is left, then the
+// expression above on every piece so far.
+size_t next_deepseek(const Text& t, size_t i) {
+  const Character first = t.at(i);
+  if (first.bits & kHanOrKana) return next_in_deepseek_text<true>(t, i);
+  if (!(first.bits & kNumber)) return next_in_deepseek_text<false>(t, i);
+  size_t end = i + first.length;
+  for (size_t n = 1; n < 3 && t.is(end, kNumber); ++n) end += t.at(end).length;
   return end;
 }
 

@@ -73,12 +73,12 @@ Result<std::shared_ptr<const Tokenizer::State>> Tokenizer::State::create(
   for (size_t b = 0; b < byte_ids.size(); ++b) {
     const char byte = static_cast<char>(b);
     const auto id = model.vocabulary.find_base({&byte, 1});
-    const bool in_utf8 = b != 0xC0 && b != 0xC1 && b < 0xF5;
-    if (!id && in_utf8) {
+    const bool needed = (b >= 0x20 && b < 0x7F) || model.has_unknown;
+    if (!id && needed) {
       return Error::corrupt(source,
                             fmt::format("the vocabulary has no entry for byte 0x{:02X}", b));
     }
-    byte_ids[b] = id.value_or(0);
+    byte_ids[b] = id.value_or(Bpe::kNoId);
   }
   auto state = std::make_shared<State>();
   std::vector<const AddedToken*> raw, normalized;

@@ -11,6 +11,9 @@
 // text (a rendered prompt brings its own). Time is linear in the text (n log n inside one piece of
 // equal letters). Ids are rows of the embedding, 0 <= id < vocab_size(); not every id has a token.
 //
+// Some vocabularies have no entry for a few control bytes (SmolLM2: 0x04 and others): such bytes
+// are left out of the text, as the reference engine does. Printable ASCII must be there.
+//
 // Errors: a file that contradicts itself is `corrupt`, a well-formed one that needs another
 // algorithm is `unsupported` and named; invalid UTF-8 in a text is `invalid` and names the byte
 // offset.

@@ -69,6 +69,7 @@ class Reader {
     if (has(root, "post_processor"))
       TRY(read_post_processor(root["post_processor"].value_unsafe()));
     if (!config_json.empty()) TRY(read_config(config_json));
+    out_.has_unknown = has(model, "unk_token");
     out_.whole_pieces = flag(model, "ignore_merges", false);
     return std::move(out_);
   }

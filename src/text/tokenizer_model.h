@@ -27,6 +27,7 @@ struct TokenizerModel {
   std::variant<SplitRule, RegexSplitter> splitter;
   bool nfc = false;           // normalize to NFC first
   bool whole_pieces = false;  // ignore_merges
+  bool has_unknown = false;   // bytes without an entry become an unknown token: not done here
   std::optional<int32_t> bos_id;
   std::optional<int32_t> eos_id;
   bool add_bos = false;

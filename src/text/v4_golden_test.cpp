@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/text_data.h"
 #include "text/stream_decoder.h"
-#include "text/test_data.h"
 #include "text/tokenizer.h"
 
 namespace deepinfer::text {

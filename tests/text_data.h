@@ -1,6 +1,6 @@
 #pragma once
 
-// Where the tests of this folder find their data.
+// Data of the tokenizer tests: goldens of tests/golden, and files that tools/fetch_data.py fetched.
 
 #include <gtest/gtest.h>
 
