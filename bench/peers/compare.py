@@ -109,7 +109,8 @@ class Ours:
         return run([*command, "--json", *self.extra], f"{self.name} bench {kind}")
 
     def measure(self, kind, model):
-        stdout, _, others = self.bench(kind, model.name_for_us)
+        # One sample after a warm-up, as of llama-bench: the rounds are ours.
+        stdout, _, others = self.bench(kind, model.name_for_us, "--rounds", "1")
         lines = json_lines(stdout, f"{self.name} bench {kind}")
         line = next((x for x in lines if x.get("name") == kind), None)
         if line is None:
@@ -126,7 +127,7 @@ class Ours:
         """What --explain says about the kernels chosen, without the timed samples."""
         _, stderr, _ = run(
             [self.program, "bench", "decode", model.name_for_us, "--threads", self.threads]
-            + ["--json", "--explain", *self.extra],
+            + ["--rounds", "1", "--json", "--explain", *self.extra],
             f"{self.name} bench decode --explain",
         )
         return [line.rstrip() for line in stderr.splitlines() if line.strip()]
@@ -169,11 +170,11 @@ class Peer:
         forms = ([prompt], ["-p", prompt, "-t", self.threads])
         for form in forms:
             try:
-                stdout, _, _ = run([program, "-m", model.path, "-n", count, *form], self.name)
+                stdout, stderr, _ = run([program, "-m", model.path, "-n", count, *form], self.name)
             except Failure:
                 continue
-            # Some builds show a token like <|begin|> before the prompt.
-            _, found, text = stdout.partition(prompt)
+            # Some builds answer on stderr, or show a token like <|begin|> before the prompt.
+            _, found, text = (stdout if prompt in stdout else stderr).partition(prompt)
             if found:
                 return text
         return None
