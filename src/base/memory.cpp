@@ -1,7 +1,7 @@
 #include "base/memory.h"
 
 #include "base/file.h"
-#include "base/proc_text.h"
+#include "base/system.h"
 
 namespace deepinfer {
 namespace {

@@ -59,7 +59,13 @@ struct Error {
   }
 
   // "thing: what (hint)".
-  std::string text() const;
+  std::string text() const {
+    std::string out = thing;
+    if (!out.empty() && !what.empty()) out += ": ";
+    out += what;
+    if (!hint.empty()) out += " (" + hint + ")";
+    return out;
+  }
 };
 
 template <class T>

@@ -8,7 +8,6 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "base/proc_text.h"
 
 namespace deepinfer {
 namespace {

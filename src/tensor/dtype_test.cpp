@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 #include <xmmintrin.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <string>
 #include <vector>
@@ -202,6 +204,18 @@ TEST(EncodeRow, EqualsThePackageQuantisers) {
     encode_row(dtype, input.data(), reinterpret_cast<std::byte*>(got.data()), input.size());
     for (size_t i = 0; i < got.size(); ++i) ASSERT_EQ(+got[i], +want[i]) << name << " byte " << i;
   }
+}
+
+TEST(EncodeRow, HalvesOfQ8RoundAwayFromZero) {
+  std::vector<float> values(32, 0.0f);
+  const float some[] = {127.0f, 0.5f, 1.5f, 2.5f, -0.5f, -2.5f, 2.4f};
+  std::copy(std::begin(some), std::end(some), values.begin());
+  std::byte block[34];
+  encode_row(DType::q8_0, values.data(), block, values.size());
+  std::vector<float> decoded(32);
+  decode_row(DType::q8_0, block, decoded.data(), decoded.size());
+  decoded.resize(7);
+  EXPECT_EQ(decoded, (std::vector<float>{127, 1, 2, 3, -1, -3, 2}));
 }
 
 TEST(EncodeRow, ZerosAndValuesThatAreNotFiniteAreNoFault) {
