@@ -31,7 +31,7 @@ SCALE_STEPS = 256  # distinct block scales in a pool, from 0.7 to 1.3 of the wan
 
 
 # --- Block formats -------------------------------------------------------------------------
-# Each maker returns the bytes of one pool whose values have the standard deviation sigma.
+# Each maker returns one pool: `count` blocks whose values have the standard deviation sigma.
 
 
 def half(value):
@@ -44,12 +44,12 @@ def scales_around(base):
     return [half(base * (0.7 + step * i)) for i in range(SCALE_STEPS)]
 
 
-def blocks_of(rng, heads, code_bytes, clean=None):
-    """POOL_BLOCKS blocks: one of the heads (256 of them), then random codes."""
-    codes = rng.randbytes(POOL_BLOCKS * code_bytes)
+def blocks_of(rng, heads, code_bytes, count, clean=None):
+    """count blocks: one of the heads (256 of them), then random codes."""
+    codes = rng.randbytes(count * code_bytes)
     if clean:
         codes = codes.translate(clean)
-    picks = rng.randbytes(POOL_BLOCKS)
+    picks = rng.randbytes(count)
     parts = []
     for i, pick in enumerate(picks):
         parts.append(heads[pick])
@@ -57,31 +57,31 @@ def blocks_of(rng, heads, code_bytes, clean=None):
     return b"".join(parts)
 
 
-def make_q4_0(rng, sigma):
+def make_q4_0(rng, sigma, count):
     # d * (q - 8), q uniform in 0…15: deviation 4.61 d. Half of the scales are negative, as real
     # quantisers write them: it makes the mean 0, which codes of -8…7 alone do not.
     heads = scales_around(sigma / 4.61)
     heads[::2] = [half(-struct.unpack("<e", head)[0]) for head in heads[::2]]
-    return blocks_of(rng, heads, 16)
+    return blocks_of(rng, heads, 16, count)
 
 
-def make_q4_1(rng, sigma):
+def make_q4_1(rng, sigma, count):
     # d * q + m with m = -7.5 d, so that the mean is 0.
     step = 0.6 / (SCALE_STEPS - 1)
     ds = [sigma / 4.61 * (0.7 + step * i) for i in range(SCALE_STEPS)]
-    return blocks_of(rng, [half(d) + half(-7.5 * d) for d in ds], 16)
+    return blocks_of(rng, [half(d) + half(-7.5 * d) for d in ds], 16, count)
 
 
-def make_q8_0(rng, sigma):
+def make_q8_0(rng, sigma, count):
     # d * q, q uniform in -127…127: deviation 73.3 d. Quantisers never write -128.
     clean = bytes(0x81 if i == 0x80 else i for i in range(256))
-    return blocks_of(rng, scales_around(sigma / 73.3), 32, clean)
+    return blocks_of(rng, scales_around(sigma / 73.3), 32, count, clean)
 
 
-def make_mxfp4(rng, sigma):
+def make_mxfp4(rng, sigma, count):
     # 2^(e - 127) * code; the 16 E2M1 codes have a root mean square of 2.93.
     e = round(math.log2(sigma / 2.93)) + 127
-    return blocks_of(rng, [bytes([e - 1 + i % 3]) for i in range(SCALE_STEPS)], 16)
+    return blocks_of(rng, [bytes([e - 1 + i % 3]) for i in range(SCALE_STEPS)], 16, count)
 
 
 def packed_6_bit(pairs):
@@ -96,43 +96,43 @@ def packed_6_bit(pairs):
     return bytes(out)
 
 
-def make_q4_k(rng, sigma):
+def make_q4_k(rng, sigma, count):
     # d * s * q - dmin * m with m = s and dmin = 7.5 d (mean 0); s uniform in 32…63 (rms 48.4).
     heads = []
     for index in range(SCALE_STEPS):
         d = sigma / (4.61 * 48.4) * (0.7 + 0.6 * index / (SCALE_STEPS - 1))
         scales = [rng.randrange(32, 64) for _ in range(8)]
         heads.append(half(d) + half(7.5 * d) + packed_6_bit([(s, s) for s in scales]))
-    return blocks_of(rng, heads, 128)
+    return blocks_of(rng, heads, 128, count)
 
 
-def make_q6_k(rng, sigma):
+def make_q6_k(rng, sigma, count):
     # d * s * (q - 32): deviation 18.5 d s; the 16 signed scales have magnitudes 64…127 (rms 97).
     tails = []
     for d in scales_around(sigma / (18.5 * 97.0)):
         scales = [rng.randrange(64, 128) * rng.choice((-1, 1)) for _ in range(16)]
         tails.append(struct.pack("<16b", *scales) + d)
     # The head comes last in this format: the codes of the next block stand before it.
-    data = blocks_of(rng, tails, 192)
+    data = blocks_of(rng, tails, 192, count)
     tail_bytes = len(tails[0])
     return data[tail_bytes:] + data[:tail_bytes]
 
 
-def normal_values(rng, sigma):
-    return [rng.gauss(0.0, sigma) for _ in range(POOL_VALUES)]
+def normal_values(rng, sigma, count):
+    return [rng.gauss(0.0, sigma) for _ in range(count)]
 
 
-def make_f32(rng, sigma):
-    return struct.pack(f"<{POOL_VALUES}f", *normal_values(rng, sigma))
+def make_f32(rng, sigma, count):
+    return struct.pack(f"<{count}f", *normal_values(rng, sigma, count))
 
 
-def make_f16(rng, sigma):
-    return struct.pack(f"<{POOL_VALUES}e", *normal_values(rng, sigma))
+def make_f16(rng, sigma, count):
+    return struct.pack(f"<{count}e", *normal_values(rng, sigma, count))
 
 
-def make_bf16(rng, sigma):
-    full = make_f32(rng, sigma)  # the upper halves of the F32 values
-    out = bytearray(POOL_VALUES * 2)
+def make_bf16(rng, sigma, count):
+    full = make_f32(rng, sigma, count)  # the upper halves of the F32 values
+    out = bytearray(count * 2)
     out[0::2] = full[2::4]
     out[1::2] = full[3::4]
     return bytes(out)
@@ -348,15 +348,19 @@ def header_of(model, name, file_type):
 class Pools:
     """The random blocks of each (type, deviation), made on first use."""
 
-    def __init__(self, seed):
+    def __init__(self, seed, largest):
         self.seed = seed
+        self.largest = largest  # values of the largest tensor: no pool need hold more
         self.pools = {}
 
     def of(self, tensor):
         key = (tensor.type, tensor.sigma)
         if key not in self.pools:
             rng = random.Random(f"{self.seed} {key}")
-            self.pools[key] = TYPES[tensor.type].make(rng, tensor.sigma)
+            block = TYPES[tensor.type]
+            most = POOL_VALUES if block.values == 1 else POOL_BLOCKS
+            count = min(most, self.largest // block.values | 1)  # odd
+            self.pools[key] = block.make(rng, tensor.sigma, count)
         return self.pools[key]
 
 
@@ -377,7 +381,7 @@ def write_tensor(file, tensor, pools, rng):
 
 
 def write_file(path, model, name, file_type, seed):
-    pools = Pools(seed)
+    pools = Pools(seed, max(t.value_count for t in model.tensors))
     partial = f"{path}.partial"  # a reader never meets half a file
     try:
         with open(partial, "wb", buffering=1 << 20) as file:
