@@ -19,7 +19,7 @@ namespace {
 
 constexpr uint8_t kOne[] = {1};
 constexpr uint8_t kAvx2Sizes[] = {1, 2, 3, 4, 6};
-constexpr uint8_t kAvx512Sizes[] = {1, 2, 4, 6, 8, 12, 16, 24};
+constexpr uint8_t kAvx512Sizes[] = {1, 2, 4, 6, 8, 12};
 constexpr uint8_t kF32Sizes[] = {1, 2, 3, 4, 6};
 
 }  // namespace

@@ -19,6 +19,7 @@ struct Codes {
   static Codes load(const std::byte* p) {
     return {_mm256_load_si256(reinterpret_cast<const __m256i*>(p))};
   }
+  void store(std::byte* p) const { _mm256_store_si256(reinterpret_cast<__m256i*>(p), v); }
   Codes low() const { return {_mm256_and_si256(v, _mm256_set1_epi8(15))}; }
   Codes high() const { return {_mm256_and_si256(_mm256_srli_epi16(v, 4), _mm256_set1_epi8(15))}; }
   // Bits 2 * Step, 2 * Step + 1 of every byte, moved to bits 4, 5.
@@ -48,15 +49,19 @@ struct Codes {
   }
 };
 
+// Four int8 activations of one row in every lane.
+inline __m256i broadcast(const int32_t* x) { return _mm256_set1_epi32(*x); }
+
 struct Narrow {
   __m256i v;
   using Weights = Codes;
   static Weights prepare(Codes codes) { return codes; }
   static Narrow zero() { return {_mm256_setzero_si256()}; }
   static Narrow start(const int32_t* plane) { return {_mm256_set1_epi32(*plane)}; }
-  void dot(Weights w, const int32_t* x) {
-    v = _mm256_add_epi16(v, _mm256_maddubs_epi16(w.v, _mm256_set1_epi32(*x)));
-  }
+  void dot(Weights w, __m256i x) { v = _mm256_add_epi16(v, _mm256_maddubs_epi16(w.v, x)); }
+  // The sum is complete here, and no load moves across: keeps the compiler from reordering the
+  // additions and hoisting loads, which costs spills where sums fill the registers.
+  void pin() { asm volatile("" : "+x"(v) : : "memory"); }
   Vec to_float() const { return {_mm256_cvtepi32_ps(_mm256_madd_epi16(v, _mm256_set1_epi16(1)))}; }
 };
 
@@ -68,11 +73,12 @@ struct Wide {
   static Weights prepare(Codes codes) { return {_mm256_abs_epi8(codes.v), codes.v}; }
   static Wide zero() { return {_mm256_setzero_si256()}; }
   static Wide start(const int32_t*) { return zero(); }
-  void dot(Weights w, const int32_t* x) {
-    const __m256i signed_x = _mm256_sign_epi8(_mm256_set1_epi32(*x), w.sign);
+  void dot(Weights w, __m256i x) {
+    const __m256i signed_x = _mm256_sign_epi8(x, w.sign);
     const __m256i pairs = _mm256_maddubs_epi16(w.magnitude, signed_x);
     v = _mm256_add_epi32(v, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
   }
+  void pin() { asm volatile("" : "+x"(v) : : "memory"); }
   Vec to_float() const { return {_mm256_cvtepi32_ps(v)}; }
 };
 

@@ -16,6 +16,7 @@ inline constexpr uint8_t kByteFlip = 0x80;
 struct Codes {
   __m512i v;
   static Codes load(const std::byte* p) { return {_mm512_load_si512(p)}; }
+  void store(std::byte* p) const { _mm512_store_si512(p, v); }
   Codes low() const { return {_mm512_and_si512(v, _mm512_set1_epi8(15))}; }
   Codes high() const { return {_mm512_and_si512(_mm512_srli_epi16(v, 4), _mm512_set1_epi8(15))}; }
   template <int Step>
@@ -43,13 +44,18 @@ struct Codes {
   }
 };
 
+inline __m512i broadcast(const int32_t* x) { return _mm512_set1_epi32(*x); }
+
 struct Narrow {
   __m512i v;
   using Weights = Codes;
   static Weights prepare(Codes codes) { return codes; }
   static Narrow zero() { return {_mm512_setzero_si512()}; }
   static Narrow start(const int32_t* plane) { return {_mm512_set1_epi32(*plane)}; }
-  void dot(Weights w, const int32_t* x) { v = _mm512_dpbusd_epi32(v, w.v, _mm512_set1_epi32(*x)); }
+  void dot(Weights w, __m512i x) { v = _mm512_dpbusd_epi32(v, w.v, x); }
+  // The sum is complete here, and no load moves across: keeps the compiler from reordering the
+  // additions and hoisting loads, which costs spills where sums fill the registers.
+  void pin() { asm volatile("" : "+v"(v) : : "memory"); }
   Vec to_float() const { return {_mm512_cvtepi32_ps(v)}; }
 };
 using Wide = Narrow;

@@ -15,6 +15,10 @@ struct Codes {
   static Codes load(const std::byte* p) {
     return {avx2::Codes::load(p), avx2::Codes::load(p + 32)};
   }
+  void store(std::byte* p) const {
+    lo.store(p);
+    hi.store(p + 32);
+  }
   Codes low() const { return {lo.low(), hi.low()}; }
   Codes high() const { return {lo.high(), hi.high()}; }
   template <int Step>
@@ -35,6 +39,8 @@ struct Codes {
   }
 };
 
+using avx2::broadcast;
+
 struct Narrow {
   __m256i lo, hi;
   using Weights = Codes;
@@ -49,11 +55,11 @@ struct Narrow {
     const __m256i odd = _mm256_madd_epi16(_mm256_srli_epi16(w, 8), _mm256_srai_epi16(x, 8));
     return _mm256_add_epi32(sum, _mm256_add_epi32(even, odd));
   }
-  void dot(Weights w, const int32_t* x) {
-    const __m256i broadcast = _mm256_set1_epi32(*x);
-    lo = dot_half(lo, w.lo.v, broadcast);
-    hi = dot_half(hi, w.hi.v, broadcast);
+  void dot(Weights w, __m256i x) {
+    lo = dot_half(lo, w.lo.v, x);
+    hi = dot_half(hi, w.hi.v, x);
   }
+  void pin() {}
   Vec to_float() const {
     return {avx2::Vec{_mm256_cvtepi32_ps(lo)}, avx2::Vec{_mm256_cvtepi32_ps(hi)}};
   }

@@ -23,6 +23,24 @@ inline constexpr int kTileVectors = 2;   // 2 x 6 sums, 2 weights, 1 activation
 inline constexpr int kDirectSums = 8;
 inline constexpr size_t kPrefetchBytes = 2304;
 
+// Rows beyond this many groups go through decoded tiles: of 2048 inputs, in the L2 cache. Signed
+// bytes need two vectors a code, so one panel at a time fills the registers.
+inline constexpr size_t kTileGroups = 4, kTileBlocks = 64;
+template <class F>
+inline constexpr int kTilePanels = F::kDType == DType::q8_0 ? 1 : 2;
+
+// Two panels at once share the broadcast of an activation.
+template <class F>
+constexpr bool use_pairs(int rows) {
+  return rows == 1 && F::kDType == DType::q8_0;
+}
+
+// Sums that leave few registers.
+template <int N>
+constexpr bool keep_order(int rows) {
+  return N * rows > 2;
+}
+
 template <class Visit>
 void for_each_group_size(Visit&& visit) {
   [&]<int... kSizes>(std::integer_sequence<int, kSizes...>) {
