@@ -1,0 +1,93 @@
+// The tiny models against transformers in fp32 (tests/golden/llama), on every instruction set.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+#include <tuple>
+
+#include "models/model_runner.h"
+#include "tests/golden_file.h"
+
+namespace deepinfer::models {
+namespace {
+
+constexpr float kTolerance = 1e-3f;  // of the golden's README
+
+std::vector<int32_t> ids_of(const GoldenTensor& tensor) {
+  const std::span<const int32_t> ids = tensor.as<int32_t>();
+  return {ids.begin(), ids.end()};
+}
+
+void expect_close(std::span<const float> actual, std::span<const float> expected, float tolerance) {
+  ASSERT_EQ(actual.size(), expected.size());
+  float worst = 0;
+  size_t at = 0;
+  for (size_t i = 0; i < actual.size(); ++i) {
+    const float difference = std::abs(actual[i] - expected[i]);
+    if (difference > worst || std::isnan(difference)) worst = difference, at = i;
+    if (std::isnan(difference)) break;
+  }
+  EXPECT_LE(worst, tolerance) << "element " << at << ": " << actual[at] << " for " << expected[at];
+}
+
+class TinyModelGolden : public ::testing::TestWithParam<std::tuple<std::string, kernels::Isa>> {
+ protected:
+  ModelRunner open() const {
+    const auto& [name, isa] = GetParam();
+    return ModelRunner::open(tiny_model_path(name), {.isa = isa});
+  }
+  GoldenFile golden() const {
+    return GoldenFile("llama/" + std::get<0>(GetParam()) + "/golden.safetensors");
+  }
+};
+
+TEST_P(TinyModelGolden, LogitsOfEveryPosition) {
+  ModelRunner runner = open();
+  const GoldenFile golden = this->golden();
+  for (const std::string prompt : {"prompt", "short"}) {
+    const std::vector<int32_t> ids = ids_of(golden[prompt + ".input_ids"]);
+    const std::vector<float> logits = runner.logits(ids, ids.size());
+    expect_close(logits, golden[prompt + ".logits"].as<float>(), kTolerance);
+  }
+}
+
+TEST_P(TinyModelGolden, GreedyContinuation) {
+  ModelRunner runner = open();
+  const GoldenFile golden = this->golden();
+  EXPECT_EQ(runner.greedy(ids_of(golden["prompt.input_ids"]), 32), ids_of(golden["greedy.ids"]));
+}
+
+TEST_P(TinyModelGolden, ShortPrompts) {
+  ModelRunner runner = open();
+  const GoldenFile golden = this->golden();
+  for (int i = 0; i < 5; ++i) {
+    const std::string name = "extra." + std::to_string(i);
+    const std::vector<int32_t> ids = ids_of(golden[name + ".input_ids"]);
+    cache::SequenceCache sequence = runner.new_sequence();
+    expect_close(runner.step({{&sequence, ids, false}}), golden[name + ".first_logits"].as<float>(),
+                 kTolerance);
+    EXPECT_EQ(runner.greedy(ids, 32), ids_of(golden[name + ".greedy_ids"]));
+  }
+}
+
+// BF16 rows of keys and values lose three digits: the result moves a little and not more.
+TEST_P(TinyModelGolden, OfficialCacheRowsStayClose) {
+  const auto& [name, isa] = GetParam();
+  ModelRunner runner =
+      ModelRunner::open(tiny_model_path(name), {.isa = isa, .kv = KvMode::official});
+  const GoldenFile golden = this->golden();
+  const std::vector<int32_t> ids = ids_of(golden["prompt.input_ids"]);
+  expect_close(runner.logits(ids, ids.size()), golden["prompt.logits"].as<float>(), 0.2f);
+}
+
+INSTANTIATE_TEST_SUITE_P(AllIsas, TinyModelGolden,
+                         ::testing::Combine(::testing::Values("llama", "qwen2", "qwen3"),
+                                            ::testing::ValuesIn(isas_of_this_machine())),
+                         [](const auto& parameter) {
+                           return std::get<0>(parameter.param) + "_" +
+                                  std::string(kernels::isa_name(std::get<1>(parameter.param)));
+                         });
+
+}  // namespace
+}  // namespace deepinfer::models
