@@ -12,7 +12,7 @@ import struct
 ROOT = pathlib.Path(__file__).resolve().parent.parent / "tests" / "corpus"
 
 # Value types of GGUF metadata by number, with struct's letters.
-SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+SCALARS = dict(enumerate("BbHhIif?")) | {10: "Q", 11: "q", 12: "d"}
 U32, F32, BOOL, STRING, ARRAY = 4, 6, 7, 8, 9
 
 
