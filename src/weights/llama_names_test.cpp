@@ -74,6 +74,18 @@ TEST(LlamaNames, GivesEveryRoleTheSameTensorFromBothContainers) {
   }
 }
 
+TEST(LlamaNames, OnlyLlamaInGgufHasPermutedHeads) {
+  const TempFolder folder;
+  TinyModel model;
+  EXPECT_TRUE(read(folder.write("llama.gguf", model.gguf_file())).value().qk_interleaved);
+  EXPECT_FALSE(read(write_hf(folder, model)).value().qk_interleaved);
+  model.family = "qwen3";
+  model.qk_norm = true;
+  const LlamaTensors qwen3 = read(folder.write("qwen3.gguf", model.gguf_file())).value();
+  EXPECT_FALSE(qwen3.qk_interleaved);
+  EXPECT_EQ(qwen3.layers[0].q_norm->shape, Shape({16}));
+}
+
 TEST(LlamaNames, NamesAMissingTensor) {
   const TempFolder folder;
   std::vector<TinyTensor> tensors = TinyModel().gguf_tensors();

@@ -39,8 +39,11 @@ TEST(Safetensors, RefusesEveryBrokenFileByName) {
         line.contains("text") ? line["text"].get<std::string>() : line["header"].dump();
     const std::string file =
         safetensors_file(header, std::string(line["data"].get<size_t>(), '\0'));
-    expect_error(parse(file), line["kind"].get<std::string>(), line["error"]);
-    EXPECT_EQ(parse(file).error().thing.rfind("m.safetensors", 0), 0u);
+    const Result<std::vector<TableEntry>> table = parse(file);
+    expect_error(table, line["kind"].get<std::string>(), line["error"]);
+    if (!table.ok()) {
+      EXPECT_TRUE(table.error().thing.starts_with("m.safetensors"));
+    }
   }
 }
 
