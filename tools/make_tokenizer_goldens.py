@@ -37,7 +37,8 @@ SENTENCES = [
     "Быстрая лиса перепрыгнула через ленивую собаку и убежала в лес.",
     "Η γρήγορη αλεπού πηδά πάνω από το τεμπέλικο σκυλί.",
     "השועל המהיר קופץ מעל הכלב העצלן.", "الثعلب السريع يقفز فوق الكلب الكسول ٢٠٢٤.",
-    "तेज़ लोमड़ी आलसी कुत्ते के ऊपर कूदती है। १२३४५", "เร็วสุนัขจิ้งจอกสีน้ำตาลกระโดดข้ามสุนัขขี้เกียจ",
+    "तेज़ लोमड़ी आलसी कुत्ते के ऊपर कूदती है। १२३४५",
+    "เร็วสุนัขจิ้งจอกสีน้ำตาลกระโดดข้ามสุนัขขี้เกียจ",
     "快速的棕色狐狸跳过了懒狗。今天天气很好，我们去公园吧！", "素早い茶色の狐がのろまな犬を飛び越える。カタカナとひらがな、々〇も。",
     "빠른 갈색 여우가 게으른 개를 뛰어넘는다.", "Con cáo nâu nhanh nhẹn nhảy qua con chó lười biếng.",
     "Çabuk kahverengi tilki tembel köpeğin üstünden atlar. İstanbul'da ılık.",
@@ -45,34 +46,52 @@ SENTENCES = [
     "ქართული ენა და ანბანი", "Հայերեն լեզուն", "አማርኛ ቋንቋ ነው።", "ᠮᠣᠩᠭᠣᠯ", "ភាសាខ្មែរ",
 ]
 CODE = [
-    "def add(a, b):\n    return a + b  # sum\n", "for (int i = 0; i < 10; ++i) {\n\tx[i] *= 2;\n}\n",
-    "if (p != nullptr && *p == '\\0') return -1;", "#include <vector>\nstd::vector<int> v{1, 2, 3};",
+    "def add(a, b):\n    return a + b  # sum\n",
+    "for (int i = 0; i < 10; ++i) {\n\tx[i] *= 2;\n}\n",
+    "if (p != nullptr && *p == '\\0') return -1;",
+    "#include <vector>\nstd::vector<int> v{1, 2, 3};",
     "SELECT name, COUNT(*) FROM t WHERE x >= 3.14 GROUP BY name;\r\n",
     "<a href=\"https://example.org/?q=1&r=2#top\">link</a>", "let s = format!(\"{:?}\", x)?;",
-    "$ make -j8 && ./run --help | grep -i 'usage'\n", "{\"key\": [1, 2.5, null, true], \"k2\": \"v\"}",
-    "x = [[0]*3 for _ in range(3)]\n\n\nprint(x)\n", "a->b.c::d @@ -1,7 +1,7 @@", "/* nested */ // end",
+    "$ make -j8 && ./run --help | grep -i 'usage'\n",
+    "{\"key\": [1, 2.5, null, true], \"k2\": \"v\"}",
+    "x = [[0]*3 for _ in range(3)]\n\n\nprint(x)\n", "a->b.c::d @@ -1,7 +1,7 @@",
+    "/* nested */ // end",
 ]
-DIGITS = ["1", "12", "123", "1234", "12345", "1234567", "3.14159", "1,000,000", "0x1F", "2024-12-31",
+DIGITS = ["1", "12", "123", "1234", "12345", "1234567", "3.14159", "1,000,000", "0x1F",
+          "2024-12-31",
           "a1b22c333d4444", "½ ⅓ ²³ Ⅷ ①②③④", "١٢٣٤٥", "१२३४", "１２３４", "12 345 678", " 1 22  333",
           "v1.2.3-rc4", "+49 (0)30 1234567", "10%", "№5", "𝟘𝟙𝟚𝟛", "万12億", "〡〢〣〤"]
-CONTRACTED = ["'s", "'S", "'ſ", "'ſs", "'t'T", "'re'RE'rE", "'ve", "'VE", "'m", "'ll", "'lL", "'l",
+CONTRACTED = ["'s", "'S", "'ſ", "'ſs", "'t'T", "'re'RE'rE", "'ve", "'VE", "'m", "'ll", "'lL",
+          "'l",
               "'d", "''s", "' s", "don't", "DON'T", "l'été", "'tis", "rock'n'roll", "x'smart",
-              "it’s", "'r", "'v", "'rex", "'velvet", "'llama", "'sd'dm", " 's", "\n's", "'é", "'1"]
-SPACES = ["", " ", "  ", "   ", "\n", "\n\n", "\r\n", "\r\n\r\n", "\t", "\t\t", " \n", "\n ", " \n ",
-          "  \n\n  x", "x  ", "x \n", "x\n y", "a b", "a  b", "a   b", "a\tb", "a\t\tb", "a\u00a0b",
-          "a\u3000b", "a \u3000 b", "\u2028\u2029x", "\u0085 x", "a\u200bb", "a\u202fb \u205f", "\x0b\x0cx",
-          "\x1c\x1d x", "\u180e x", "\ufeffx", "  !", " !\n\n", "!\r\n\r\nx", "\n\n1", "  1", " \r x", "x\r"]
-MARKS = ["e\u0301", "\u00e9", "\u0301", " \u0301a", "a\u0323\u0301", "a\u0301\u0323", "\u1ea5 \u0061\u0302\u0301",
-         "\u212b \u2126 \u212a", "\u1100\u1161\u11a8 \uac01", "\u0958 \u0915\u093c", "\ufb01 \ufb01x",
+              "it’s", "'r", "'v", "'rex", "'velvet", "'llama", "'sd'dm", " 's", "\n's", "'é",
+          "'1"]
+SPACES = ["", " ", "  ", "   ", "\n", "\n\n", "\r\n", "\r\n\r\n", "\t", "\t\t", " \n", "\n ",
+          " \n ",
+          "  \n\n  x", "x  ", "x \n", "x\n y", "a b", "a  b", "a   b", "a\tb", "a\t\tb",
+          "a\u00a0b",
+          "a\u3000b", "a \u3000 b", "\u2028\u2029x", "\u0085 x", "a\u200bb", "a\u202fb \u205f",
+          "\x0b\x0cx",
+          "\x1c\x1d x", "\u180e x", "\ufeffx", "  !", " !\n\n", "!\r\n\r\nx", "\n\n1", "  1",
+          " \r x", "x\r"]
+MARKS = ["e\u0301", "\u00e9", "\u0301", " \u0301a", "a\u0323\u0301", "a\u0301\u0323",
+          "\u1ea5 \u0061\u0302\u0301",
+         "\u212b \u2126 \u212a", "\u1100\u1161\u11a8 \uac01", "\u0958 \u0915\u093c",
+         "\ufb01 \ufb01x",
          "q\u0307\u0323 q\u0323\u0307", "\u0344", "\u2000x", "\u0f73\u0f71\u0f72", "\U0001d15e",
          "o\u0308\u0304\u0301 o\u0304\u0308", "!\u0301!", "1\u0301", "\u0301\u0302\u0303"]
-EMOJI = ["😀", "😀😀", "👍🏽", "👩‍👩‍👧‍👦", "🇩🇪🇫🇷", "❤️", "1️⃣", "a😀b", " 😀 ", "🏴\U000e0067\U000e0062\U000e007f",
+EMOJI = ["😀", "😀😀", "👍🏽", "👩‍👩‍👧‍👦", "🇩🇪🇫🇷", "❤️", "1️⃣", "a😀b", " 😀 ",
+          "🏴\U000e0067\U000e0062\U000e007f",
          "☃︎ ☃️", "🎉!\n", "\u200d", "x\u200dy", "©®™", "→⇒∑∫√", "₿€£¥", "𝔘𝔫𝔦𝔠𝔬𝔡𝔢", "𠀀𠀁", "𐍈𐌰"]
 ODD = ["\x00", "a\x00b", "\x01\x02\x03", "\x7f", "\ue000\ue001", "\ufffd", "\ufffe", "\U0010ffff",
-       "\u0378", "\u00ad", "a\u00adb", "\u2060x", "...", "!?!?", "--- ***", "(a)[b]{c}", "a_b_c", "__init__",
-       "#!$%&", "~`^|\\", "«»‹›„“”", "¿¡", "…—–", "・、。", "ー々", "ﾊﾝｶｸ", "，。！？", "<|", "<|end|", "|>"]
-ADDED = ["<|begin|>", "<|end|>", "<tool>", "<|begin|>Hi<|end|>", "x<|end|>\n<|begin|>", "<|end|><|end|>",
-         "<too<tool>l>", "<tool>er", "a <tool> b", "<|END|>", "<|end|", "<|end|>>", "é<tool>\u0301", "<to\u0301ol>"]
+       "\u0378", "\u00ad", "a\u00adb", "\u2060x", "...", "!?!?", "--- ***", "(a)[b]{c}", "a_b_c",
+       "__init__",
+       "#!$%&", "~`^|\\", "«»‹›„“”", "¿¡", "…—–", "・、。", "ー々", "ﾊﾝｶｸ", "，。！？", "<|", "<|end|",
+       "|>"]
+ADDED = ["<|begin|>", "<|end|>", "<tool>", "<|begin|>Hi<|end|>", "x<|end|>\n<|begin|>",
+          "<|end|><|end|>",
+         "<too<tool>l>", "<tool>er", "a <tool> b", "<|END|>", "<|end|", "<|end|>>",
+         "é<tool>\u0301", "<to\u0301ol>"]
 
 
 def texts():
@@ -83,7 +102,8 @@ def texts():
         parts = [rng.choice(pool)[:rng.randint(1, 20)] for _ in range(rng.randint(2, 5))]
         out.append(rng.choice(["", " ", "\n"]).join(parts))
     while len(out) < 340:  # letters, marks, numbers and spaces in any order
-        out.append("".join(rng.choice("aB'sſéж中の1２ \n\r\t\u0301-!。\u3000😀\u200d\u00a0") for _ in range(24)))
+        letters = "aB'sſéж中の1２ \n\r\t\u0301-!。\u3000😀\u200d\u00a0"
+        out.append("".join(rng.choice(letters) for _ in range(24)))
     return out
 
 
@@ -92,7 +112,8 @@ def byte_level(regex):
 
 
 def split(pattern):
-    return pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(pattern), "isolated"), byte_level(False)])
+    return pre_tokenizers.Sequence(
+        [pre_tokenizers.Split(Regex(pattern), "isolated"), byte_level(False)])
 
 
 FAMILIES = {

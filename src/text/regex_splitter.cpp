@@ -15,7 +15,8 @@ constexpr size_t kJitStackLimit = size_t{8} << 20;
 
 // White_Space without the brackets of a class; PCRE2's own \s adds U+180E.
 constexpr std::string_view kWhiteSpace =
-    R"(\x{9}-\x{d}\x{20}\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
+    R"(\x{9}-\x{d}\x{20}\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f})"
+    R"(\x{205f}\x{3000})";
 
 // \s and, outside of a class, \S written out.
 std::string with_white_space(std::string_view pattern) {
