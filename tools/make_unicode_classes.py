@@ -2,7 +2,7 @@
 """Writes src/text/unicode_classes.inc from the ranges in tests/golden/tokenizer.
 
   tools/make_unicode_classes.py             # needs nothing but the two JSON files
-  tools/make_unicode_classes.py --measure   # first measures letters.json; needs tokenizers==0.23.3
+  tools/make_unicode_classes.py --measure   # letters.json first; needs tokenizers==0.23.3
 
 character_classes.json holds the sets `L|M`, `N`, `P|S`, `White_Space`; letters.json holds `L` alone.
 Both were measured over all code points from the regular expressions of the tokenizers package
