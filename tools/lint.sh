@@ -14,8 +14,7 @@ mkdir -p "$cache"
 tidy_one() {  # file, compile command
   local key command
   # The same command, asked for the preprocessed text: comments stay, they may hold NOLINT.
-  command=$(sed -E 's/ -o [^ ]+/ /; s/ -c / -E -C -P /; s/^[^ ]*cmake -E env [^ ]+ [^ ]*ccache //' \
-    <<<"$2")
+  command=$(sed -E 's/ -o [^ ]+/ /; s/ -c / -E -C -P /' <<<"$2")
   key=$({ cat .clang-tidy; eval "$command" 2>/dev/null; } | sha256sum | cut -d' ' -f1)
   [[ -e "$cache/$key" ]] && return
   if clang-tidy-19 --quiet --warnings-as-errors='*' -p "$build" "$1" 2>"$cache/$key.log"; then
