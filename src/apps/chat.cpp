@@ -11,6 +11,7 @@
 #include "apps/settings.h"
 #include "apps/speed_report.h"
 #include "apps/terminal.h"
+#include "apps/thinking_style.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/json_writer.h"
@@ -131,9 +132,12 @@ class ChatCommand final : public Command {
   // One question, or the last one again; prints the answer as it comes.
   int speak(llm::ChatSession& session, llm::Llm& llm, const std::optional<std::string>& question) {
     InterruptScope interrupt;
-    const auto on_text = [](std::string_view text) { write_out(text); };
+    ThinkingStyle thinking(Style(1).on(),
+                           llm.layout().ok() && llm.layout().value().options.opens_thinking);
+    const auto on_text = [&](std::string_view text) { write_out(thinking.push(text)); };
     const Result<llm::Answer> answer = question ? session.ask(*question, on_text, &interrupt.flag())
                                                 : session.retry(on_text, &interrupt.flag());
+    write_out(thinking.flush());
     if (!answer.ok()) {
       print_error(answer.error());
       return exit_code_of(answer.error().kind);

@@ -26,7 +26,7 @@ struct Parsed {
   CLI::App* app = nullptr;
   std::map<std::string, Texts> words;  // by option; node addresses are stable for CLI11
   std::string config;
-  std::deque<Texts> arguments;  // by positional
+  std::deque<std::string> arguments;  // by positional; empty: not given
 };
 
 // "N", "X", "TEXT" or the choices.
@@ -58,7 +58,8 @@ void add_options(Parsed& parsed) {
       continue;
     }
     parsed.app->add_option(dashed, words, entry.description + default_text(entry))
-        ->allow_extra_args(false)
+        ->expected(1)
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
         ->type_name(value_name(entry));
   }
   parsed.app->add_option("--config", parsed.config, "read options from this TOML file")
@@ -71,8 +72,7 @@ void add_command(CLI::App& program, Parsed& parsed) {
   parsed.app->allow_extras();
   parsed.command->declare(parsed.table);
   for (std::string_view name : command.positionals()) {
-    Texts& words = parsed.arguments.emplace_back();
-    parsed.app->add_option(std::string(name), words)->expected(0, 1)->type_name("");
+    parsed.app->add_option(std::string(name), parsed.arguments.emplace_back())->type_name("");
   }
   add_options(parsed);
   parsed.app->footer("Example:\n" + std::string(command.example()));
@@ -136,8 +136,9 @@ Result<int> run_chosen(const std::vector<std::unique_ptr<Parsed>>& all, Parsed& 
     configure_log(log);
   }
   std::vector<std::string> arguments;
-  for (const Texts& words : chosen.arguments)
-    arguments.insert(arguments.end(), words.begin(), words.end());
+  for (const std::string& word : chosen.arguments) {
+    if (!word.empty()) arguments.push_back(word);
+  }
   return chosen.command->run(arguments);
 }
 

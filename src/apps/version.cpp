@@ -1,6 +1,7 @@
 #include "apps/version.h"
 
-#include "build_commit.h"  // written by the build: DEEPINFER_COMMIT
+#include <build_commit.h>  // written by the build: DEEPINFER_COMMIT
+
 #include "kernels/isa.h"
 
 namespace deepinfer::apps {
