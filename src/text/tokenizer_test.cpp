@@ -129,6 +129,21 @@ TEST(Tokenizer, MegabyteOfAnyOneThingComesBack) {
   }
 }
 
+// More pieces than the cache has places: each place is taken over many times.
+TEST(Tokenizer, PiecesThatShareAPlaceInTheCacheStayApart) {
+  const Tokenizer tokenizer = family("gpt2");
+  std::mt19937 random(13);
+  std::string text;
+  for (int i = 0; i < 100'000; ++i) {
+    const size_t length = 1 + random() % 6;
+    for (size_t n = 0; n < length; ++n) text += static_cast<char>('a' + random() % 26);
+    text += ' ';
+  }
+  const Ids ids = tokenizer.encode(text, SpecialTokens::plain).value();
+  EXPECT_TRUE(tokenizer.decode(ids, SkipSpecial::no) == text);
+  EXPECT_EQ(tokenizer.encode(text, SpecialTokens::plain).value(), ids);
+}
+
 TEST(Tokenizer, ThreadsShareOneTokenizer) {
   const Tokenizer tokenizer = family("llama3");
   const auto texts = read_json_lines(golden_path("tokenizer/texts.jsonl"));
