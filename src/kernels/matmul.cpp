@@ -59,8 +59,8 @@ Result<Choice> PackedMatrix::explain(DType dtype, size_t outputs, size_t inputs,
   return TRY(select(dtype, outputs, inputs, target)).choice;
 }
 
-Result<PackedMatrix> PackedMatrix::pack(const TensorView& weights, Target target,
-                                        ThreadPool& pool) {
+Result<PackedMatrix> PackedMatrix::pack(const TensorView& weights, Target target, ThreadPool& pool,
+                                        Arena* arena) {
   const Selection s = TRY(select(weights.dtype, weights.rows(), weights.row_elements(), target));
   PackedMatrix m;
   m.kernel_ = s.kernel;
@@ -68,10 +68,15 @@ Result<PackedMatrix> PackedMatrix::pack(const TensorView& weights, Target target
   m.outputs_ = weights.rows();
   m.inputs_ = weights.row_elements();
   m.panel_bytes_ = s.kernel->panel_bytes(m.inputs_);
-  const size_t panels = (m.outputs_ + s.kernel->panel_outputs - 1) / s.kernel->panel_outputs;
-  m.panels_ = TRY(Buffer::create(panels * m.panel_bytes_ + kSlackBytes));
-  pool.run(panels, [&](size_t p, size_t) {
-    s.kernel->pack(weights, p * s.kernel->panel_outputs, m.panels_.data() + p * m.panel_bytes_);
+  m.panel_count_ = (m.outputs_ + s.kernel->panel_outputs - 1) / s.kernel->panel_outputs;
+  if (arena) {
+    m.panels_ = TRY(arena->allocate(m.bytes()));
+  } else {
+    m.own_ = TRY(Buffer::create(m.bytes() + kSlackBytes));
+    m.panels_ = m.own_.data();
+  }
+  pool.run(m.panel_count_, [&](size_t p, size_t) {
+    s.kernel->pack(weights, p * s.kernel->panel_outputs, m.panels_ + p * m.panel_bytes_);
   });
   return m;
 }
@@ -81,7 +86,7 @@ std::string_view PackedMatrix::kernel_name() const { return kernel_->name; }
 
 void PackedMatrix::decode_row(size_t output, float* out) const noexcept {
   const size_t lanes = kernel_->panel_outputs;
-  kernel_->decode_row(panels_.data() + output / lanes * panel_bytes_, output % lanes, inputs_, out);
+  kernel_->decode_row(panels_ + output / lanes * panel_bytes_, output % lanes, inputs_, out);
 }
 
 size_t int8_record_dwords(ActivationForms forms, ActivationForms plane) {
@@ -157,7 +162,7 @@ struct MatmulRun {
     const bool int8 = (w.kernel_->forms & kFormInt8) != 0;
     const Activations::Form& form = int8 ? a.int8_ : a.f32_;
     const ActivationForms plane = w.kernel_->forms & ~(kFormInt8 | kFormF32);
-    return {.panels = w.panels_.data(),
+    return {.panels = w.panels_,
             .panel_bytes = w.panel_bytes_,
             .inputs = w.inputs_,
             .outputs = w.outputs_,
@@ -195,7 +200,7 @@ struct MatmulRun {
                 w.kernel_->isa == a.target_.isa,
             "product and activations disagree");
       chunks.push_back(chunk_of(a, products[i]));
-      const size_t panels = (w.outputs_ + w.kernel_->panel_outputs - 1) / w.kernel_->panel_outputs;
+      const size_t panels = w.panel_count_;
       const size_t step = panels_per_chunk(w, a.rows_, total_bytes, pool.thread_count());
       for (size_t p = 0; p < panels; p += step) {
         parts.push_back({i, p, std::min(p + step, panels)});

@@ -35,6 +35,7 @@
 #include "base/result.h"
 #include "base/thread_pool.h"
 #include "kernels/isa.h"
+#include "tensor/arena.h"
 #include "tensor/tensor.h"
 
 namespace deepinfer::kernels {
@@ -66,7 +67,10 @@ class PackedMatrix {
   // weights: rank 2, rows() outputs x row_elements() inputs, decodable dtype. Fails when the format
   // is unknown to every kernel, or memory is short. NaN or infinity in the scales is the caller's
   // business (weights are checked by the model that loads them).
-  static Result<PackedMatrix> pack(const TensorView& weights, Target target, ThreadPool& pool);
+  // The panels lie in `arena`, which must outlive the matrix (all weights of a model in one arena
+  // share huge pages), or in a buffer of the matrix when it is null.
+  static Result<PackedMatrix> pack(const TensorView& weights, Target target, ThreadPool& pool,
+                                   Arena* arena = nullptr);
 
   // The choice that pack() would make, without packing.
   static Result<Choice> explain(DType dtype, size_t outputs, size_t inputs, Target target);
@@ -76,7 +80,7 @@ class PackedMatrix {
   DType dtype() const { return dtype_; }
   ActivationForms form() const;
   std::string_view kernel_name() const;
-  size_t bytes() const { return panels_.size(); }  // read by one pass over the matrix
+  size_t bytes() const { return panel_count_ * panel_bytes_; }  // read by one pass over the matrix
 
   // out [inputs]: row `output` as float, exactly what the file's codes mean (embedding look-up).
   void decode_row(size_t output, float* out) const noexcept;
@@ -88,7 +92,9 @@ class PackedMatrix {
   size_t outputs_ = 0;
   size_t inputs_ = 0;
   size_t panel_bytes_ = 0;
-  Buffer panels_;  // [ceil(outputs / panel_rows)][panel_bytes], and slack for prefetching past it
+  size_t panel_count_ = 0;
+  std::byte* panels_ = nullptr;  // [panel_count][panel_bytes], then memory that may be prefetched
+  Buffer own_;                   // holds the panels when no arena does
 };
 
 // Some consecutive rows that a kernel takes together; their values are interleaved.

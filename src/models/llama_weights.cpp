@@ -18,13 +18,14 @@ std::string layer_role(size_t layer, const char* role) {
 // Packs one matrix after another, counting bytes for `progress` and collecting the choices.
 class Packer {
  public:
-  Packer(kernels::Target target, ThreadPool& pool, const Progress& progress)
-      : target_(target), pool_(pool), progress_(progress) {}
+  Packer(kernels::Target target, ThreadPool& pool, const Progress& progress, Arena& arena)
+      : target_(target), pool_(pool), progress_(progress), arena_(arena) {}
 
   void expect(const TensorView& view) { total_ += view.bytes(); }
 
   Result<kernels::PackedMatrix> pack(const TensorView& view, const std::string& role) {
-    Result<kernels::PackedMatrix> packed = kernels::PackedMatrix::pack(view, target_, pool_);
+    Result<kernels::PackedMatrix> packed =
+        kernels::PackedMatrix::pack(view, target_, pool_, &arena_);
     if (!packed.ok()) return renamed(packed.error(), role);
     TRY(note_choice(view));
     done_ += view.bytes();
@@ -54,6 +55,7 @@ class Packer {
   kernels::Target target_;
   ThreadPool& pool_;
   const Progress& progress_;
+  Arena& arena_;
   size_t done_ = 0;
   size_t total_ = 0;
   std::vector<kernels::Choice> choices_;
@@ -129,7 +131,8 @@ Result<LlamaWeights> load_llama_weights(const weights::Checkpoint& checkpoint,
                                         const weights::ModelConfig& config, kernels::Target target,
                                         ThreadPool& pool, const Progress& progress) {
   const weights::LlamaTensors tensors = TRY(weights::read_llama_tensors(checkpoint, config));
-  Packer packer(target, pool, progress);
+  LlamaWeights loaded;
+  Packer packer(target, pool, progress, loaded.arena);
   for (const weights::LlamaTensors::Layer& layer : tensors.layers) {
     for (const TensorView* matrix :
          {&layer.q, &layer.k, &layer.v, &layer.o, &layer.gate, &layer.up, &layer.down}) {
@@ -138,7 +141,6 @@ Result<LlamaWeights> load_llama_weights(const weights::Checkpoint& checkpoint,
   }
   packer.expect(tensors.output);
 
-  LlamaWeights loaded;
   loaded.layers.reserve(tensors.layers.size());
   for (size_t i = 0; i < tensors.layers.size(); ++i) {
     loaded.layers.push_back(TRY(load_layer(tensors.layers[i], i, packer)));

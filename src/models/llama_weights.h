@@ -47,6 +47,7 @@ struct LlamaLayer {
 };
 
 struct LlamaWeights {
+  Arena arena;  // of the packed matrices
   std::vector<LlamaLayer> layers;
   std::vector<float> output_norm;  // [hidden]
   kernels::PackedMatrix output;    // [vocab, hidden]

@@ -12,7 +12,7 @@ namespace deepinfer {
 namespace {
 
 constexpr size_t kHugePage = size_t{2} << 20;
-constexpr size_t kMapFrom = size_t{4} << 20;  // smaller buffers come from the heap
+constexpr size_t kMapFrom = size_t{1} << 20;  // smaller buffers come from the heap
 
 size_t round_up(size_t value, size_t unit) { return (value + unit - 1) / unit * unit; }
 

@@ -28,6 +28,23 @@ void q6_k_codes(const uint8_t* superblock, size_t block, uint8_t codes[32]) {
   }
 }
 
+// 16 bytes: code k in the low and code k + 16 in the high nibble of byte k. The 32-value formats store
+// them so; a Q4_K superblock keeps one block in the low and the next in the high nibbles of 32 bytes.
+void packed_nibbles(DType dtype, const uint8_t* row, size_t block, uint8_t out[16]) {
+  switch (dtype) {
+    case DType::q4_0: std::memcpy(out, row + block * 18 + 2, 16); break;
+    case DType::q4_1: std::memcpy(out, row + block * 20 + 4, 16); break;
+    case DType::mxfp4: std::memcpy(out, row + block * 17 + 1, 16); break;
+    default: {
+      const uint8_t* q = row + (block / 8) * 144 + 16 + ((block % 8) / 2) * 32;
+      for (size_t k = 0; k < 16; ++k) {
+        out[k] = block % 2 == 0 ? static_cast<uint8_t>((q[k] & 15) | (q[k + 16] << 4))
+                                : static_cast<uint8_t>((q[k] >> 4) | (q[k + 16] & 0xF0));
+      }
+    }
+  }
+}
+
 struct PanelWriter {
   DType dtype;
   PanelFormat format;
@@ -79,31 +96,40 @@ struct PanelWriter {
     }
   }
 
+  // Four codes a dword: dword `step` of lane r.
+  void put_dword(std::byte* block, size_t step, size_t r, const void* dword) const {
+    std::memcpy(block + (step * lanes + r) * 4, dword, 4);
+  }
+
   void codes(const std::byte* row, size_t index, size_t j, size_t r) const {
-    uint8_t c[32];
-    read_block_codes(dtype, row, index * format.blocks + j, c);
     std::byte* block = superblock + format.scale_lane_bytes * lanes;
-    auto* out = reinterpret_cast<uint8_t*>(block + j * format.block_lane_bytes * lanes);
+    const size_t number = index * format.blocks + j;
     if (format.bits == CodeBits::bytes) {
-      for (size_t k = 0; k < 32; ++k) {
-        out[(k / 4) * lanes * 4 + r * 4 + k % 4] = static_cast<uint8_t>(c[k] ^ flip);
-      }
+      uint8_t c[32];
+      read_block_codes(dtype, row, number, c);
+      for (uint8_t& code : c) code ^= flip;
+      block += j * 32 * lanes;
+      for (size_t step = 0; step < 8; ++step) put_dword(block, step, r, c + step * 4);
       return;
     }
-    // Q6_K keeps the nibbles of all blocks together, the pairs after them.
-    if (format.bits == CodeBits::nibbles_and_pairs) {
-      out = reinterpret_cast<uint8_t*>(block + j * 16 * lanes);
-      auto* pairs = reinterpret_cast<uint8_t*>(block + format.blocks * 16 * lanes + j * 8 * lanes);
-      for (size_t k = 0; k < 32; ++k) {
-        const size_t step = k / 4;
-        pairs[(step / 4) * lanes * 4 + r * 4 + k % 4] |=
-            static_cast<uint8_t>((c[k] >> 4) << (2 * (step % 4)));
+    uint8_t nibbles[16];
+    if (format.bits == CodeBits::nibbles) {
+      packed_nibbles(dtype, bytes_at(row), number, nibbles);
+    } else {
+      // The nibbles of all blocks stand together, the pairs after them.
+      uint8_t c[32], pairs[8] = {};
+      read_block_codes(dtype, row, number, c);
+      for (size_t k = 0; k < 16; ++k) {
+        nibbles[k] = static_cast<uint8_t>((c[k] & 15) | ((c[k + 16] & 15) << 4));
       }
+      for (size_t k = 0; k < 32; ++k) {
+        pairs[k / 16 * 4 + k % 4] |= static_cast<uint8_t>((c[k] >> 4) << (2 * (k / 4 % 4)));
+      }
+      std::byte* second = block + format.blocks * 16 * lanes + j * 8 * lanes;
+      for (size_t half = 0; half < 2; ++half) put_dword(second, half, r, pairs + half * 4);
     }
-    for (size_t k = 0; k < 16; ++k) {
-      out[(k / 4) * lanes * 4 + r * 4 + k % 4] =
-          static_cast<uint8_t>((c[k] & 15) | ((c[k + 16] & 15) << 4));
-    }
+    block += j * 16 * lanes;
+    for (size_t step = 0; step < 4; ++step) put_dword(block, step, r, nibbles + step * 4);
   }
 };
 

@@ -1,0 +1,34 @@
+#pragma once
+
+// Arena: many buffers of one lifetime side by side on huge pages. Weights of a model live in one: a
+// matrix of a small model is smaller than a huge page, and reading it from 4 KiB pages costs a
+// quarter of the memory bandwidth.
+//
+// Ownership: allocations live as long as the arena. Threads: allocate() from one thread at a time.
+
+#include <cstddef>
+#include <vector>
+
+#include "base/result.h"
+#include "tensor/tensor.h"
+
+namespace deepinfer {
+
+class Arena {
+ public:
+  // Zeroed, 64-byte aligned; at least 8 KiB of mapped memory follow the last byte, so that a kernel
+  // may prefetch past it. Fails (exhausted) when the system has no such memory.
+  Result<std::byte*> allocate(size_t bytes);
+
+  size_t bytes() const { return used_total_; }
+
+ private:
+  static constexpr size_t kBlockBytes = size_t{64} << 20;
+  static constexpr size_t kSlackBytes = 8192;
+
+  std::vector<Buffer> blocks_;
+  size_t used_in_last_ = 0;
+  size_t used_total_ = 0;
+};
+
+}  // namespace deepinfer
