@@ -1,12 +1,12 @@
 #include "cache/page_pool.h"
 
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
 #include <cstring>
 #include <random>
 #include <set>
 #include <vector>
-
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 
 namespace deepinfer::cache {
 namespace {

@@ -1,7 +1,7 @@
 #include "sampling/philox.h"
 
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 namespace deepinfer::sampling {
 namespace {

@@ -89,16 +89,12 @@ double total_weight(const std::vector<Candidate>& candidates) {
 }
 
 // How many of the most likely reach `mass`; all of them when they do not.
-size_t count_to_mass(const std::vector<Candidate>& sorted, double mass, bool& reached) {
+size_t count_to_mass(const std::vector<Candidate>& sorted, double mass) {
   double sum = 0;
   for (size_t i = 0; i < sorted.size(); ++i) {
     sum += sorted[i].weight;
-    if (sum >= mass) {
-      reached = true;
-      return i + 1;
-    }
+    if (sum >= mass) return i + 1;
   }
-  reached = false;
   return sorted.size();
 }
 
@@ -123,23 +119,18 @@ void keep_top_p(std::span<const float> logits, float top, const Parameters& p,
                 std::vector<Candidate>& out) {
   if (p.top_k > 0) {
     keep_top_k(logits, top, p, out);
-    bool reached = false;
-    out.resize(count_to_mass(out, p.top_p * total_weight(out), reached));
+    out.resize(count_to_mass(out, p.top_p * total_weight(out)));
     return;
   }
   collect(logits, top, p.temperature, kWidest, out);
   const double mass = p.top_p * total_weight(out);
-  bool reached = false;
+  // Sorting is the expensive part: only as many as hold the mass.
   for (float spread : kSpreads) {
     collect(logits, top, p.temperature, spread, out);
-    // Sorting is the expensive part: first see whether these can reach the mass at all.
-    if (spread < kWidest && total_weight(out) < mass) continue;
-    std::sort(out.begin(), out.end(), more_likely);
-    const size_t count = count_to_mass(out, mass, reached);
-    if (!reached && spread < kWidest) continue;
-    out.resize(count);
-    return;
+    if (total_weight(out) >= mass) break;
   }
+  std::sort(out.begin(), out.end(), more_likely);
+  out.resize(count_to_mass(out, mass));
 }
 
 int32_t draw(std::span<const float> logits, size_t best, const Parameters& p, uint64_t position,

@@ -1,5 +1,8 @@
 #include "sampling/sampler.h"
 
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -8,9 +11,6 @@
 #include <random>
 #include <string>
 #include <vector>
-
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 
 namespace deepinfer::sampling {
 namespace {
@@ -233,7 +233,7 @@ TEST(Sample, LargeFlatVocabularyStillReachesTopP) {
     last = std::max(last, sample(kIsa, logits, p, position, {}, workspace).value().id);
   }
   EXPECT_LT(static_cast<size_t>(last), kept);
-  EXPECT_GT(static_cast<size_t>(last), kept / 2);
+  EXPECT_GT(static_cast<size_t>(last), kept * 3 / 4);
 }
 
 TEST(Sample, TinyTemperatureIsGreedy) {
