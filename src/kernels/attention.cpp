@@ -80,14 +80,13 @@ void plan_sequence(Plan& plan, const AttentionTile& whole, bool may_split) {
     }
     return;
   }
-  for (size_t end = pairs; end > 0;) {
-    const size_t begin = (end - 1) / kTilePairs * kTilePairs;
-    tile.first_pair = begin;
-    tile.pairs = end - begin;
-    for (tile.kv_head = 0; tile.kv_head < shape.kv_heads; ++tile.kv_head) {
+  // Tiles of one head follow each other, since they read the same pages.
+  for (tile.kv_head = 0; tile.kv_head < shape.kv_heads; ++tile.kv_head) {
+    for (size_t end = pairs; end > 0; end = tile.first_pair) {
+      tile.first_pair = (end - 1) / kTilePairs * kTilePairs;
+      tile.pairs = end - tile.first_pair;
       plan.items.push_back({.tile = tile});
     }
-    end = begin;
   }
 }
 
