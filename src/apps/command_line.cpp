@@ -59,6 +59,7 @@ void add_options(Parsed& parsed) {
     }
     parsed.app->add_option(dashed, words, entry.description + default_text(entry))
         ->expected(1)
+        ->allow_extra_args(false)  // else "[1, 2]" would become two words
         ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
         ->type_name(value_name(entry));
   }

@@ -105,7 +105,9 @@ class Perplexity(Case):
     def test_fast_is_close(self):
         line, = self.lines("perplexity", "smollm2", "--ids", GOLDEN / "smollm2" / "nll.jsonl",
                            "--json")
-        self.assertLess(line["perplexity"], ANSWERS["nll"]["perplexity"] * 1.005)
+        # The text is short: int8 rounding moves its likelihood by some tenths of a percent,
+        # differently on each instruction set.
+        self.assertLess(line["perplexity"], ANSWERS["nll"]["perplexity"] * 1.01)
 
     def test_text_file(self):
         text = self.file("t.txt", "The harbour lay quiet under a thin mist.\n" * 4)
