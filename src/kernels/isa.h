@@ -15,9 +15,9 @@ namespace deepinfer::kernels {
 
 enum class Isa { ref, avx2, avx512, emulated512 };
 
-// faithful: activations are rounded where the official code of a family rounds them; for the classic
-// families that is nowhere. exact: no activation is rounded. fast: int8 per 32 values for quantised
-// weights, none for float weights.
+// faithful: activations are rounded where the official code of a family rounds them; for the
+// classic families that is nowhere. exact: no activation is rounded. fast: int8 per 32 values for
+// quantised weights, none for float weights.
 enum class Numerics { faithful, exact, fast };
 
 struct Target {
@@ -27,8 +27,8 @@ struct Target {
 };
 
 struct CpuFeatures {
-  bool avx2 = false;        // with FMA, F16C and BMI2
-  bool avx512 = false;      // F, BW, DQ, VL
+  bool avx2 = false;    // with FMA, F16C and BMI2
+  bool avx512 = false;  // F, BW, DQ, VL
   bool avx512_vnni = false;
   bool avx512_bf16 = false;
   bool avx512_vbmi = false;

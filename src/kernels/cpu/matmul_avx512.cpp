@@ -24,7 +24,7 @@ inline constexpr size_t kMaxGroup = 12, kMaxF32Group = 6;
 inline constexpr int kRegisterSums = 8;  // rows whose float sums stay in registers too
 inline constexpr int kTileVectors = 4;   // 4 x 6 sums, 4 weights, 1 activation
 inline constexpr int kDirectSums = 24;
-inline constexpr size_t kPrefetchBytes = 4096;
+inline constexpr size_t kPrefetchBytes = 6144;
 
 // Rows beyond this many groups go through decoded tiles: of 2 panels and 2048 inputs, in the L2
 // cache.
@@ -32,16 +32,20 @@ inline constexpr size_t kTileGroups = 3, kTileBlocks = 64;
 template <class F>
 inline constexpr int kTilePanels = 2;
 
+// One row reads two panels, so two streams, where that measured faster.
+template <class F>
+inline constexpr bool kPairAlone = F::kDType != DType::q4_0 && F::kDType != DType::q4_1;
+
 // Two panels at once share the broadcast of an activation.
 template <class F>
 constexpr bool use_pairs(int rows) {
-  return rows >= 6 && rows * 2 <= 24;
+  return (rows == 1 && kPairAlone<F>) || (rows >= 6 && rows * 2 <= 24);
 }
 
 // Sums that leave few registers.
 template <int N>
 constexpr bool keep_order([[maybe_unused]] int rows) {
-  return N > 1;
+  return N > 1 && rows > 1;
 }
 
 template <class Visit>

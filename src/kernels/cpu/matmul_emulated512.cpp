@@ -30,10 +30,14 @@ inline constexpr size_t kTileGroups = 3, kTileBlocks = 64;
 template <class F>
 inline constexpr int kTilePanels = 2;
 
+// One row reads two panels, so two streams, where that measured faster.
+template <class F>
+inline constexpr bool kPairAlone = F::kDType != DType::q4_0 && F::kDType != DType::q4_1;
+
 // Two panels at once share the broadcast of an activation.
 template <class F>
 constexpr bool use_pairs(int rows) {
-  return rows >= 6 && rows * 2 <= 24;
+  return (rows == 1 && kPairAlone<F>) || (rows >= 6 && rows * 2 <= 24);
 }
 
 // Sums that leave few registers.

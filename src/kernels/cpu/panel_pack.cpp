@@ -28,13 +28,20 @@ void q6_k_codes(const uint8_t* superblock, size_t block, uint8_t codes[32]) {
   }
 }
 
-// 16 bytes: code k in the low and code k + 16 in the high nibble of byte k. The 32-value formats store
-// them so; a Q4_K superblock keeps one block in the low and the next in the high nibbles of 32 bytes.
+// 16 bytes: code k in the low and code k + 16 in the high nibble of byte k. The 32-value formats
+// store them so; a Q4_K superblock keeps one block in the low and the next in the high nibbles of
+// 32 bytes.
 void packed_nibbles(DType dtype, const uint8_t* row, size_t block, uint8_t out[16]) {
   switch (dtype) {
-    case DType::q4_0: std::memcpy(out, row + block * 18 + 2, 16); break;
-    case DType::q4_1: std::memcpy(out, row + block * 20 + 4, 16); break;
-    case DType::mxfp4: std::memcpy(out, row + block * 17 + 1, 16); break;
+    case DType::q4_0:
+      std::memcpy(out, row + block * 18 + 2, 16);
+      break;
+    case DType::q4_1:
+      std::memcpy(out, row + block * 20 + 4, 16);
+      break;
+    case DType::mxfp4:
+      std::memcpy(out, row + block * 17 + 1, 16);
+      break;
     default: {
       const uint8_t* q = row + (block / 8) * 144 + 16 + ((block % 8) / 2) * 32;
       for (size_t k = 0; k < 16; ++k) {
