@@ -22,8 +22,8 @@ function(deepinfer_test name)
   # For "tests/golden_file.h".
   target_include_directories(${name}_test PRIVATE "${PROJECT_SOURCE_DIR}")
   target_compile_definitions(${name}_test PRIVATE DEEPINFER_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
-  gtest_discover_tests(${name}_test DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
-                       PROPERTIES TIMEOUT 300 LABELS ${name})
+  gtest_discover_tests(${name}_test DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 300
+                       PROPERTIES TIMEOUT 900 LABELS ${name})
 endfunction()
 
 # deepinfer_bench(kernels SOURCES a_bench.cpp DEPS ...): Google Benchmark program <folder>_bench.
@@ -55,7 +55,7 @@ function(deepinfer_fuzz name)
     target_link_libraries(fuzz_${name} PRIVATE ${ARG_DEPS})
     add_test(NAME corpus.${name}
              COMMAND fuzz_${name} "${PROJECT_SOURCE_DIR}/tests/corpus/${name}")
-    set_tests_properties(corpus.${name} PROPERTIES TIMEOUT 300 LABELS corpus)
+    set_tests_properties(corpus.${name} PROPERTIES TIMEOUT 900 LABELS corpus)
   endif()
 endfunction()
 

@@ -32,7 +32,7 @@ def run(*arguments, stdin="", env=None, wrap=()):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=env or environment(),
-        timeout=240,
+        timeout=900,
         check=False,
     )
 

@@ -138,7 +138,7 @@ class Chat(Case):
         process = subprocess.Popen([PROGRAM, "chat", "smollm2", "--max-tokens", "4"], stdin=child,
                                    stdout=child, stderr=child, env=env, close_fds=True)
         os.close(child)
-        seen, sent, deadline = b"", False, time.monotonic() + 120
+        seen, sent, deadline = b"", False, time.monotonic() + 600
         while time.monotonic() < deadline:
             if select.select([parent], [], [], 0.2)[0]:
                 try:
@@ -152,7 +152,7 @@ class Chat(Case):
                 os.write(parent, typed)
                 sent = True
         os.close(parent)
-        self.assertEqual(process.wait(timeout=60), 0, seen)
+        self.assertEqual(process.wait(timeout=600), 0, seen)
         return seen
 
     def test_terminal(self):
