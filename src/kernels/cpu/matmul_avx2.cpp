@@ -21,7 +21,7 @@ inline constexpr size_t kMaxGroup = 6, kMaxF32Group = 6;
 inline constexpr int kRegisterSums = 2;  // rows whose float sums stay in registers too
 inline constexpr int kTileVectors = 2;   // 2 x 6 sums, 2 weights, 1 activation
 inline constexpr int kDirectSums = 8;
-inline constexpr size_t kPrefetchBytes = 2304;
+inline constexpr size_t kPrefetchBytes = 4096;
 
 // Rows beyond this many groups go through decoded tiles: of 2048 inputs, in the L2 cache. Signed
 // bytes need two vectors a code, so one panel at a time fills the registers.
