@@ -1,0 +1,144 @@
+// Products: GB/s of packed weights and the share of the memory bandwidth for few rows, GOP/s and
+// the share of the instruction's peak for many; both limits measured in the same run. Contenders
+// agree before they are timed: a row of the result is compared with the reference kernel.
+
+#include "kernels/matmul.h"
+
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "kernels/limits.h"
+
+namespace deepinfer::kernels {
+namespace {
+
+constexpr size_t kInputs = 2048, kOutputs = 8192;
+constexpr DType kFormats[] = {DType::q4_0, DType::q4_1, DType::q8_0, DType::mxfp4, DType::q4_k,
+                              DType::q6_k, DType::bf16, DType::f16,  DType::f32};
+
+ThreadPool& pool() {
+  static const auto made = ThreadPool::create({}).value();
+  return *made;
+}
+
+const BandwidthProbe& probe() {
+  static const BandwidthProbe made = BandwidthProbe::create(pool()).value();
+  return made;
+}
+
+const Limits& limits(Isa isa) {
+  static Limits known[4];
+  Limits& l = known[static_cast<size_t>(isa)];
+  if (l.threads == 0) l = measure_limits(pool(), isa, 0.1).value();
+  return l;
+}
+
+// Codes and scales of every format are ordinary numbers when each byte is 0x30 .. 0x3B.
+std::vector<std::byte> plausible_weights(DType dtype) {
+  std::vector<std::byte> bytes(kOutputs * row_bytes(dtype, kInputs));
+  uint32_t state = 1;
+  for (std::byte& b : bytes) {
+    state = state * 1664525u + 1013904223u;
+    b = static_cast<std::byte>(0x30 | ((state >> 24) & 0x0B));
+  }
+  return bytes;
+}
+
+std::vector<float> rows_of(size_t rows) {
+  std::vector<float> x(rows * kInputs);
+  for (size_t i = 0; i < x.size(); ++i) x[i] = std::sin(static_cast<float>(i) * 0.37f);
+  return x;
+}
+
+void fill(Activations& acts, Target target, const PackedMatrix& w, const std::vector<float>& x) {
+  const size_t rows = x.size() / kInputs;
+  acts.begin(target, rows, kInputs, w.form());
+  for (size_t r = 0; r < rows; ++r) acts.fill_row(r, x.data() + r * kInputs);
+}
+
+bool agrees(DType dtype, Isa isa, const std::vector<std::byte>& bytes) {
+  const TensorView view{dtype, {16, kInputs}, bytes.data()};
+  const std::vector<float> x = rows_of(1);
+  std::vector<float> results[2];
+  const Isa contenders[2] = {Isa::ref, isa};
+  for (size_t i = 0; i < 2; ++i) {
+    const Target target{contenders[i], Numerics::fast};
+    const PackedMatrix w = PackedMatrix::pack(view, target, pool()).value();
+    Activations acts;
+    fill(acts, target, w, x);
+    results[i].resize(16);
+    matmul(pool(), acts, {{.weights = &w, .out = results[i].data(), .stride = 16}});
+  }
+  return results[0] == results[1];
+}
+
+void product(benchmark::State& state, DType dtype, Isa isa, size_t rows) {
+  const std::vector<std::byte> bytes = plausible_weights(dtype);
+  if (!agrees(dtype, isa, bytes)) {
+    state.SkipWithError("differs from the reference");
+    return;
+  }
+  const Target target{isa, Numerics::fast};
+  // Few rows: enough matrices to leave the caches, as in a model.
+  const size_t count = rows > 16 ? 2 : std::max<size_t>((size_t{768} << 20) / bytes.size(), 2);
+  Arena arena;
+  std::vector<PackedMatrix> matrices;
+  for (size_t i = 0; i < count; ++i) {
+    const TensorView view{dtype, {kOutputs, kInputs}, bytes.data()};
+    matrices.push_back(PackedMatrix::pack(view, target, pool(), &arena).value());
+  }
+  Activations acts;
+  fill(acts, target, matrices[0], rows_of(rows));
+  Buffer out(rows * kOutputs * sizeof(float));
+  double seconds = 0, bandwidth = 0;
+  size_t next = 0;
+  for (auto _ : state) {
+    const auto start = std::chrono::steady_clock::now();
+    matmul(pool(), acts,
+           {{.weights = &matrices[next], .out = out.as<float>(), .stride = kOutputs}});
+    seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    if (++next == count) {
+      next = 0;
+      state.PauseTiming();
+      if (rows <= 16) bandwidth = std::max(bandwidth, probe().measure(pool(), isa));
+      state.ResumeTiming();
+    }
+  }
+  const double calls = static_cast<double>(state.iterations());
+  const double read = static_cast<double>(matrices[0].bytes()) * calls / seconds;
+  const double operations = 2.0 * static_cast<double>(rows * kInputs * kOutputs) * calls / seconds;
+  const Limits& l = limits(isa);
+  const bool int8 = (matrices[0].form() & kFormInt8) != 0;
+  const double peak = !int8                  ? l.f32.all_threads
+                      : dtype == DType::q8_0 ? l.int8_signed.all_threads
+                                             : l.int8_unsigned.all_threads;
+  state.counters["GB/s"] = read * 1e-9;
+  state.counters["GOP/s"] = operations * 1e-9;
+  if (bandwidth > 0) state.counters["of_dram"] = read / bandwidth;
+  if (peak > 0) state.counters["of_peak"] = operations / peak;
+}
+
+void register_all() {
+  std::vector<Isa> isas;
+  if (cpu_features().avx512_vnni) isas.push_back(Isa::avx512);
+  if (cpu_features().avx2) isas.push_back(Isa::avx2);
+  for (Isa isa : isas) {
+    for (DType dtype : kFormats) {
+      for (size_t rows : {1, 4, 16, 512}) {
+        const std::string name = "matmul/" + std::string(dtype_info(dtype).name) + "/" +
+                                 std::string(isa_name(isa)) + "/rows:" + std::to_string(rows);
+        benchmark::RegisterBenchmark(name.c_str(), product, dtype, isa, rows)->UseRealTime();
+      }
+    }
+  }
+}
+
+const bool registered = (register_all(), true);
+
+}  // namespace
+}  // namespace deepinfer::kernels
