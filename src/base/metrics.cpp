@@ -181,7 +181,7 @@ Gauge& Metrics::gauge(std::string_view name, std::string_view help, MetricLabels
 }
 
 Histogram& Metrics::histogram(std::string_view name, std::string_view help,
-                              std::vector<double> bounds, MetricLabels labels) {
+                              const std::vector<double>& bounds, MetricLabels labels) {
   const std::lock_guard lock(mutex_);
   Series& found = series(name, help, Type::histogram, std::move(labels));
   if (!found.histogram) found.histogram = std::make_unique<Histogram>(bounds);

@@ -97,8 +97,8 @@ class Metrics {
   // first call (checked).
   Counter& counter(std::string_view name, std::string_view help, MetricLabels labels = {});
   Gauge& gauge(std::string_view name, std::string_view help, MetricLabels labels = {});
-  Histogram& histogram(std::string_view name, std::string_view help, std::vector<double> bounds,
-                       MetricLabels labels = {});
+  Histogram& histogram(std::string_view name, std::string_view help,
+                       const std::vector<double>& bounds, MetricLabels labels = {});
 
   // Families in the order in which they were made.
   std::string text() const;

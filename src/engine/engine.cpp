@@ -321,7 +321,7 @@ Result<void> Engine::step(const Sink& sink) {
     return {};
   }
   const int64_t planned = state.clock.now_ns();
-  const Result<void> done = state.model.forward(state.plan.batch(), state.output);
+  Result<void> done = state.model.forward(state.plan.batch(), state.output);
   const int64_t computed = state.clock.now_ns();
   ++state.counters.steps;
   state.counters.rows += state.plan.rows();

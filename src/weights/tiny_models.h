@@ -91,7 +91,8 @@ struct TinyModel {
     const std::string hf_layer = "model.layers.0.";
     const auto add_layer = [&](const char* hf_name, const char* gguf_name,
                                std::vector<uint64_t> shape) {
-      add((hf_layer + hf_name).c_str(), (std::string("blk.0.") + gguf_name).c_str(), shape);
+      add((hf_layer + hf_name).c_str(), (std::string("blk.0.") + gguf_name).c_str(),
+          std::move(shape));
     };
     add("model.embed_tokens.weight", "token_embd.weight", {32, 64});
     add("model.norm.weight", "output_norm.weight", {64});
