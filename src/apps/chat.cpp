@@ -97,7 +97,7 @@ class ChatCommand final : public Command {
         obey(*line, session, *llm);
         continue;
       }
-      code = speak(session, *llm, *line);
+      code = speak(session, *llm, line);
       if (code == kInterrupted && !editor.interactive()) return code;
     }
     return editor.interactive() ? kDone : code;

@@ -45,6 +45,8 @@ Result<models::Model*> PathRunner::open(const Variant& variant) {
   models::ModelOptions options;
   options.target = variant.target;
   options.max_rows = kMaxRows;
+  options.kv = variant.target.numerics == kernels::Numerics::fast ? models::KvMode::official
+                                                                  : models::KvMode::f32;
   model_ = TRY(models::open_model(*checkpoint_, options, *pool_));
   opened_ = variant;
   return model_.get();

@@ -41,6 +41,8 @@ struct Logits {
 Comparison compare_logits(std::string path, const Logits& seen, std::string against,
                           const Logits& wanted, double tolerance);
 
+// In `exact` the cache rows are kept as f32, so that nothing at all is rounded: between instruction
+// sets one bit of a sum could otherwise move a BF16 row by a whole step.
 struct Variant {
   kernels::Target target;
   size_t threads = 1;

@@ -244,7 +244,7 @@ Result<void> Llm::step_until_done(Run& run, const std::atomic<bool>* cancel) {
     }
     // A request that ended in the meantime is not there to be cancelled.
     for (uint64_t request : std::exchange(run.to_cancel, {})) (void)engine_->cancel(request);
-    Result<void> stepped = engine_->step([&](engine::Event event) { handle(event, run); });
+    Result<void> stepped = engine_->step([&](const engine::Event& event) { handle(event, run); });
     if (!stepped.ok()) return stepped;
     if (prefilled_ns == 0 && run.started >= starters) {
       prefilled_ns = system_clock().now_ns();
