@@ -14,7 +14,7 @@ build=(
   libfmt-dev nlohmann-json3-dev libsimdjson-dev libxxhash-dev libssl-dev libpcre2-dev
   libutf8proc-dev libcli11-dev libtomlplusplus-dev libedit-dev
 )
-test=(libgtest-dev libgmock-dev libbenchmark-dev librapidcheck-dev python3-venv)
+test=(libgtest-dev libgmock-dev libbenchmark-dev python3-venv)
 sanitize=(libclang-rt-19-dev llvm-19)
 lint=(clang-format-19 clang-tidy-19)
 peers=(g++)
