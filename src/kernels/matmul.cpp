@@ -105,17 +105,19 @@ void Activations::begin(Target target, size_t rows, size_t inputs, ActivationFor
   rows_ = rows;
   inputs_ = inputs;
   forms_ = forms;
-  if (forms & kFormF32) layout(f32_, f32_group_sizes(target.isa), (inputs + 1) / 2 * 2);
+  if (forms & kFormF32) layout(f32_, rows, f32_group_sizes(target.isa), (inputs + 1) / 2 * 2);
   if (forms & kFormInt8) {
-    layout(int8_, int8_group_sizes(target.isa), (inputs + 31) / 32 * int8_record_dwords(forms, 0));
+    layout(int8_, rows * (forms & kRefined ? 2 : 1), int8_group_sizes(target.isa),
+           (inputs + 31) / 32 * int8_record_dwords(forms, 0));
   }
 }
 
-void Activations::layout(Form& form, std::span<const uint8_t> sizes, size_t floats_per_row) {
+void Activations::layout(Form& form, size_t rows, std::span<const uint8_t> sizes,
+                         size_t floats_per_row) {
   form.groups.clear();
   size_t offset = 0;
-  for (size_t row = 0; row < rows_;) {
-    const size_t here = std::min<size_t>(rows_ - row, sizes.back());
+  for (size_t row = 0; row < rows;) {
+    const size_t here = std::min<size_t>(rows - row, sizes.back());
     const size_t padded = *std::lower_bound(sizes.begin(), sizes.end(), here);
     form.groups.push_back({row, here, padded, offset});
     offset += (padded * floats_per_row * sizeof(float) + 63) / 64 * 64;
@@ -139,12 +141,14 @@ void Activations::fill_row(size_t row, const float* values) noexcept {
     for (size_t k = 0; k < inputs_; ++k) out[k * group.padded] = values[k];
   }
   if (forms_ & kFormInt8) {
-    const size_t largest = int8_group_sizes(target_.isa).back();
-    const RowGroup& group = int8_.groups[row / largest];
+    const size_t slot = row * (forms_ & kRefined ? 2 : 1);
+    const std::span<const uint8_t> sizes = int8_group_sizes(target_.isa);
+    // Both slots of a refined row lie in one group: sizes are even, but for the reference's.
+    const RowGroup& group = int8_.groups[slot / sizes.back()];
     quantize_row(target_.isa, values, inputs_,
                  {.group = reinterpret_cast<uint32_t*>(int8_.bytes.data() + group.offset),
                   .padded = group.padded,
-                  .row = row % largest,
+                  .row = slot % sizes.back(),
                   .forms = forms_,
                   .paired_planes = target_.isa == Isa::avx2});
   }
@@ -170,6 +174,7 @@ struct MatmulRun {
             .activations = form.bytes.data(),
             .record_dwords = int8 ? int8_record_dwords(a.forms_, 0) : 0,
             .plane_dword = plane ? int8_record_dwords(a.forms_, plane) : 0,
+            .rows_per_output = int8 && (a.forms_ & kRefined) ? size_t{2} : size_t{1},
             .out = product.out,
             .stride = product.stride,
             .bias = product.bias,

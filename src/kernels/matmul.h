@@ -19,7 +19,11 @@
 // So a row's result does not depend on the number of rows, its place, the threads or the chunks.
 // int8 activations (source: spec of the int8 kernels): d = amax / 127 in fp32,
 // q = round_to_nearest_even(x * (127 / amax)), clamped to +-127; amax = 0 gives d = 0, q = 0.
-// NaN or infinite activations make d NaN, so the outputs are NaN and are noticed.
+// Refined rows (kRefined) are two rows to the kernels: the codes of x and the codes of what they
+// leave, r = fma(-d, q, x); the output is the sum of the two products, then the bias. 16 bits of
+// activation for products that read few rows or that the model is sensitive to; a single row costs
+// one pass over the weights all the same. NaN or infinite activations make d NaN, so the outputs
+// are NaN and are noticed.
 //
 // Threads: pack() and matmul() use the pool, from one thread at a time; fill_row() of distinct rows
 // from any worker. A PackedMatrix is read-only after pack().
@@ -50,6 +54,9 @@ inline constexpr ActivationForms kPlaneOffset8 = 8;  // -8 * sum, as the ISA's a
 inline constexpr ActivationForms kPlaneOffset12 = 16;
 inline constexpr ActivationForms kPlaneOffset128 = 32;
 inline constexpr ActivationForms kPlaneHalves32 = 64;  // two numbers: -32 * sum of each 16
+// Not a need of a product but a wish of the model, or-ed in at Activations::begin(): int8 codes are
+// followed by the codes of their error.
+inline constexpr ActivationForms kRefined = 128;
 
 struct MatmulKernel;  // kernels/matmul_kernel.h: one implementation
 
@@ -123,7 +130,7 @@ class Activations {
     std::vector<RowGroup> groups;
     Buffer bytes;
   };
-  void layout(Form& form, std::span<const uint8_t> sizes, size_t floats_per_row);
+  void layout(Form& form, size_t rows, std::span<const uint8_t> sizes, size_t floats_per_row);
 
   Target target_;
   size_t rows_ = 0;

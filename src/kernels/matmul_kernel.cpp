@@ -18,6 +18,7 @@ std::span<const MatmulKernel> kernels();
 namespace {
 
 constexpr uint8_t kOne[] = {1};
+constexpr uint8_t kRefInt8Sizes[] = {1, 2};
 constexpr uint8_t kAvx2Sizes[] = {1, 2, 3, 4, 6};
 constexpr uint8_t kAvx512Sizes[] = {1, 2, 4, 6, 8, 12};
 constexpr uint8_t kF32Sizes[] = {1, 2, 3, 4, 6};
@@ -39,7 +40,7 @@ std::span<const MatmulKernel> matmul_kernels(Isa isa) {
 }
 
 std::span<const uint8_t> int8_group_sizes(Isa isa) {
-  if (isa == Isa::ref) return kOne;
+  if (isa == Isa::ref) return kRefInt8Sizes;
   if (isa == Isa::avx2) return kAvx2Sizes;
   return kAvx512Sizes;
 }

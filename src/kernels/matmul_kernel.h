@@ -28,8 +28,9 @@ struct MatmulChunk {
   size_t panel_end = 0;
   std::span<const RowGroup> groups;
   const std::byte* activations = nullptr;
-  size_t record_dwords = 0;  // int8: dwords of one row in a block's record
-  size_t plane_dword = 0;    // int8: where the kernel's plane starts, times padded rows
+  size_t record_dwords = 0;    // int8: dwords of one row in a block's record
+  size_t plane_dword = 0;      // int8: where the kernel's plane starts, times padded rows
+  size_t rows_per_output = 1;  // int8: 2 when rows are refined; groups then hold pairs of rows
   float* out = nullptr;
   size_t stride = 0;
   const float* bias = nullptr;
@@ -63,7 +64,8 @@ std::span<const uint8_t> f32_group_sizes(Isa isa);
 // plane 0.
 size_t int8_record_dwords(ActivationForms forms, ActivationForms plane);
 
-// Quantises values [inputs] into record slot `row` of a group of `padded` rows; see matmul.h.
+// Where quantize_row() writes: slot `row` of a group of `padded` rows, and slot row + 1 for the
+// codes of the error when forms has kRefined.
 struct Int8Target {
   uint32_t* group = nullptr;  // first record
   size_t padded = 0;

@@ -119,10 +119,10 @@ std::unique_ptr<ThreadPool> pool_of(size_t threads) {
 }
 
 std::vector<float> product(ThreadPool& pool, const Weights& w, const std::vector<float>& x,
-                           size_t rows, Target target) {
+                           size_t rows, Target target, ActivationForms wish = 0) {
   PackedMatrix m = PackedMatrix::pack(w.view, target, pool).value();
   Activations acts;
-  acts.begin(target, rows, m.inputs(), m.form());
+  acts.begin(target, rows, m.inputs(), m.form() | wish);
   for (size_t r = 0; r < rows; ++r) acts.fill_row(r, x.data() + r * m.inputs());
   std::vector<float> out(rows * m.outputs(), -1.0f);
   matmul(pool, acts, {{.weights = &m, .out = out.data(), .stride = m.outputs()}});
@@ -239,6 +239,31 @@ TEST(Matmul, ARowHasTheSameBitsAloneAndAmongAnyOthers) {
                            label(dtype, isa, numerics) + " rows " + std::to_string(rows));
         }
       }
+    }
+  }
+}
+
+TEST(Matmul, RefinedRowsAreNearlyExactAndTheSameOnEverySet) {
+  auto pool = pool_of(2);
+  for (DType dtype : kFast) {
+    const Weights w = random_weights(dtype, 60, 512, 22);
+    const std::vector<float> x = random_rows(31, 512, 23);
+    const auto reference = product(*pool, w, x, 31, {Isa::ref, Numerics::fast}, kRefined);
+    const auto exact = product(*pool, w, x, 31, {vector_isas().front(), Numerics::exact});
+    double error = 0, power = 0;
+    for (size_t i = 0; i < exact.size(); ++i) {
+      error += std::pow(double{exact[i]} - reference[i], 2);
+      power += std::pow(double{exact[i]}, 2);
+    }
+    EXPECT_LT(std::sqrt(error / power), 1e-4) << dtype_info(dtype).name;
+    for (Isa isa : vector_isas()) {
+      const Target target{isa, Numerics::fast};
+      expect_same_bits(product(*pool, w, x, 31, target, kRefined), reference,
+                       label(dtype, isa, Numerics::fast));
+      const std::vector<float> last(x.end() - 512, x.end());
+      const std::vector<float> expected(reference.end() - 60, reference.end());
+      expect_same_bits(product(*pool, w, last, 1, target, kRefined), expected,
+                       label(dtype, isa, Numerics::fast));
     }
   }
 }

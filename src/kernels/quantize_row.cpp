@@ -125,20 +125,34 @@ void block_avx2(const float* values, Block& block) {
 
 #pragma clang attribute pop
 
+void quantize_block(Isa isa, const float* values, size_t count, Block& block) {
+  if (isa == Isa::ref || count < 32) {
+    block_ref(values, count, block);
+  } else {
+    block_avx2(values, block);
+  }
+}
+
 }  // namespace
 
 void quantize_row(Isa isa, const float* values, size_t inputs, const Int8Target& target) noexcept {
   const size_t record_dwords = int8_record_dwords(target.forms, 0) * target.padded;
+  const bool refined = (target.forms & kRefined) != 0;
+  Int8Target second = target;
+  ++second.row;
   uint32_t* record = target.group;
   Block block;
   for (size_t k = 0; k < inputs; k += 32, record += record_dwords) {
     const size_t count = inputs - k < 32 ? inputs - k : 32;
-    if (isa == Isa::ref || count < 32) {
-      block_ref(values + k, count, block);
-    } else {
-      block_avx2(values + k, block);
-    }
+    quantize_block(isa, values + k, count, block);
     write_record(block, target, record);
+    if (!refined) continue;
+    float left[32];
+    for (size_t i = 0; i < count; ++i) {
+      left[i] = std::fma(-block.scale, static_cast<float>(block.codes[i]), values[k + i]);
+    }
+    quantize_block(isa, left, count, block);
+    write_record(block, second, record);
   }
 }
 

@@ -190,6 +190,9 @@ Result<void> Llama::embed(const StepBatch& batch) {
   return not_finite("embedding");
 }
 
+// The inputs of the attention and of the head are refined where products round them to int8: half
+// of the error of `fast` comes from these two (docs/ARCHITECTURE.md, Numerics), and they are cheap:
+// few rows reach the head, and q, k, v are an eighth of a model.
 Result<void> Llama::normalize(size_t rows, const std::vector<float>& weight, unsigned forms,
                               const std::string& before) {
   const auto timer = profile_.measure(Operation::norm);
@@ -254,7 +257,8 @@ void Llama::gather_wanted(size_t& rows) {
 // Leaves rows == 0 when the last layer has nothing more to do.
 Result<void> Llama::attention_part(const StepBatch& batch, size_t layer, size_t& rows) {
   const LlamaLayer& w = weights_.layers[layer];
-  TRY(normalize(rows, w.attention_norm, form_bit(w.q) | form_bit(w.k) | form_bit(w.v),
+  TRY(normalize(rows, w.attention_norm,
+                form_bit(w.q) | form_bit(w.k) | form_bit(w.v) | kernels::kRefined,
                 layer == 0 ? "embedding" : in_layer(layer - 1, "ffn down")));
   const size_t stride = widths_.qkv();
   float* qkv = step_.qkv(0);
@@ -332,7 +336,7 @@ Result<void> Llama::ffn_part(size_t layer, size_t rows) {
 }
 
 Result<void> Llama::logits(size_t rows, StepOutput& output) {
-  TRY(normalize(rows, weights_.output_norm, form_bit(weights_.output),
+  TRY(normalize(rows, weights_.output_norm, form_bit(weights_.output) | kernels::kRefined,
                 in_layer(weights_.layers.size() - 1, "ffn down")));
   const size_t bytes = rows * config_.vocab * sizeof(float);
   if (output.logits.size() < bytes) {

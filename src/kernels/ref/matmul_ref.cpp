@@ -73,18 +73,20 @@ void store(const MatmulChunk& c, size_t row, size_t output, float value) {
   out = c.epilogue == Epilogue::add ? out + value : value;
 }
 
+// Row m of a group of g.padded rows.
 template <DType kType>
-float int8_product(const MatmulChunk& c, const std::byte* weights, const std::byte* group) {
-  const auto* record = reinterpret_cast<const uint32_t*>(group);
+float int8_product(const MatmulChunk& c, const std::byte* weights, const RowGroup& g, size_t m) {
+  const auto* record = reinterpret_cast<const uint32_t*>(c.activations + g.offset);
   float acc = 0;
-  for (size_t b = 0; b * 32 < c.inputs; ++b, record += c.record_dwords) {
+  for (size_t b = 0; b * 32 < c.inputs; ++b, record += c.record_dwords * g.padded) {
     uint8_t codes[32];
     int8_t x[32];
     float d, sum = 0;
     read_block_codes(kType, weights, b, codes);
-    std::memcpy(x, record, 32);
-    std::memcpy(&d, record + 8, 4);
-    if (c.plane_dword) std::memcpy(&sum, record + c.plane_dword, 4);
+    for (size_t step = 0; step < 8; ++step)
+      std::memcpy(x + step * 4, record + step * g.padded + m, 4);
+    std::memcpy(&d, record + 8 * g.padded + m, 4);
+    if (c.plane_dword) std::memcpy(&sum, record + c.plane_dword * g.padded + m, 4);
     const BlockScale s = block_scale(kType, weights, b);
     const size_t parts = kType == DType::q6_k ? 2 : 1;
     for (size_t part = 0; part < parts; ++part) {
@@ -102,9 +104,13 @@ float int8_product(const MatmulChunk& c, const std::byte* weights, const std::by
 template <DType kType>
 void run_int8(const MatmulChunk& c) noexcept {
   for (size_t output = c.panel_begin; output < c.panel_end; ++output) {
+    const std::byte* weights = c.panels + output * c.panel_bytes;
     for (const RowGroup& g : c.groups) {
-      store(c, g.first_row, output,
-            int8_product<kType>(c, c.panels + output * c.panel_bytes, c.activations + g.offset));
+      for (size_t m = 0; m < g.rows; m += c.rows_per_output) {
+        float value = int8_product<kType>(c, weights, g, m);
+        if (c.rows_per_output == 2) value += int8_product<kType>(c, weights, g, m + 1);
+        store(c, (g.first_row + m) / c.rows_per_output, output, value);
+      }
     }
   }
 }
