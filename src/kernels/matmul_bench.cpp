@@ -138,7 +138,7 @@ void register_all() {
   }
 }
 
-const bool registered = (register_all(), true);
+const bool kRegistered = (register_all(), true);
 
 }  // namespace
 }  // namespace deepinfer::kernels
