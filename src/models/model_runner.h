@@ -44,7 +44,7 @@ inline std::optional<std::string> smollm2_path() {
   const char* home = std::getenv("HOME");
   std::string folder =
       cache != nullptr && *cache != '\0' ? cache : std::string(home ? home : "") + "/.cache";
-  const std::string path = folder + "/deepinfer/smollm2-135m-instruct-q4_1.gguf";
+  std::string path = folder + "/deepinfer/smollm2-135m-instruct-q4_1.gguf";
   if (!std::filesystem::exists(path)) return std::nullopt;
   return path;
 }
