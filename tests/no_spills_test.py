@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """The inner products of many rows keep their sums in registers.
 
-Goal: a compiler that spills sums costs more speed than any blocking choice, so a build that spills is
-broken. Method: disassemble the kernels and count vector moves to and from the stack in the bodies of the
-largest row group; the sums of a block are 24 (AVX-512) or 12 (AVX2) registers.
+Goal: a compiler that spills sums costs more speed than any blocking choice, so a build that spills
+is broken. Method: disassemble the kernels and count vector moves to and from the stack in the bodies
+of the largest row group; the sums of a block are 24 (AVX-512) or 12 (AVX2) registers.
 
 Usage: no_spills_test.py OBJDUMP ARCHIVE
 """
@@ -12,8 +12,8 @@ import re
 import subprocess
 import sys
 
-# object, symbol, most vector instructions that may touch the stack. A few at the edges of a block of
-# AVX2 are harmless; one per sum and step would be a hundred.
+# object, symbol, most vector instructions that may touch the stack. A few at the edges of a block
+# of AVX2 are harmless; one per sum and step would be a hundred.
 BODIES = [
     ("matmul_avx512.cpp.o", r"tile_int8INS\w*_4Q4_0ELi12ELi2E", 0),
     ("matmul_avx512.cpp.o", r"tile_int8INS\w*_4Q8_0ELi12ELi2E", 0),
