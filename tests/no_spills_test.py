@@ -2,7 +2,7 @@
 """The inner products of many rows keep their sums in registers.
 
 Goal: a compiler that spills sums costs more speed than any blocking choice, so a build that spills
-is broken. Method: disassemble the kernels and count vector moves to and from the stack in the bodies
+is broken. Method: disassemble the kernels, count vector moves to and from the stack in the bodies
 of the largest row group; the sums of a block are 24 (AVX-512) or 12 (AVX2) registers.
 
 Usage: no_spills_test.py OBJDUMP ARCHIVE
