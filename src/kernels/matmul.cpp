@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
-#include <cmath>
 #include <cstring>
 
 #include "kernels/cpu/matmul_scratch.h"
@@ -143,7 +141,7 @@ void Activations::fill_row(size_t row, const float* values) noexcept {
   if (forms_ & kFormInt8) {
     const size_t slot = row * (forms_ & kRefined ? 2 : 1);
     const std::span<const uint8_t> sizes = int8_group_sizes(target_.isa);
-    // Both slots of a refined row lie in one group: sizes are even, but for the reference's.
+    // Both slots of a refined row lie in one group: the largest size is even on every set.
     const RowGroup& group = int8_.groups[slot / sizes.back()];
     quantize_row(target_.isa, values, inputs_,
                  {.group = reinterpret_cast<uint32_t*>(int8_.bytes.data() + group.offset),
