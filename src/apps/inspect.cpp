@@ -15,7 +15,7 @@
 namespace deepinfer::apps {
 namespace {
 
-using weights::ModelConfig;
+using weights::LlamaConfig;
 
 std::string_view rope_name(weights::RopeScaling scaling) {
   switch (scaling) {
@@ -41,7 +41,7 @@ struct Description {
   std::string path;
   std::string container;
   std::string content_id;
-  ModelConfig config;
+  LlamaConfig config;
   std::map<std::string, FormatTotals> formats;
   FormatTotals all;
   std::string recipe;     // empty: none known
@@ -49,7 +49,7 @@ struct Description {
   size_t tokens = 0;
 };
 
-void write_config(JsonWriter& json, const ModelConfig& config) {
+void write_config(JsonWriter& json, const LlamaConfig& config) {
   json.key("config");
   json.begin_object();
   json.member("family", weights::family_name(config.family));
@@ -135,7 +135,7 @@ std::string json_text(const Description& seen, const weights::Checkpoint& checkp
 }
 
 std::string plain_text(const Description& seen, const weights::Checkpoint& checkpoint) {
-  const ModelConfig& c = seen.config;
+  const LlamaConfig& c = seen.config;
   std::string text = fmt::format("{}\n", seen.path);
   text += fmt::format("  container   {}, {} file{}\n", seen.container, checkpoint.files().size(),
                       checkpoint.files().size() == 1 ? "" : "s");
@@ -179,7 +179,7 @@ class InspectCommand final : public Command {
     seen.path = path;
     seen.container = checkpoint.container() == weights::Container::gguf ? "gguf" : "safetensors";
     seen.content_id = TRY(weights::content_id(checkpoint));
-    seen.config = TRY(weights::read_model_config(checkpoint));
+    seen.config = TRY(weights::read_llama_config(checkpoint));
     for (const weights::NamedTensor& tensor : checkpoint.tensors()) {
       for (FormatTotals* totals :
            {&seen.formats[std::string(dtype_info(tensor.view.dtype).name)], &seen.all}) {

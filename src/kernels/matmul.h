@@ -40,6 +40,7 @@
 #include "base/thread_pool.h"
 #include "kernels/isa.h"
 #include "tensor/arena.h"
+#include "tensor/scaled_view.h"
 #include "tensor/tensor.h"
 
 namespace deepinfer::kernels {
@@ -78,6 +79,17 @@ class PackedMatrix {
   // share huge pages), or in a buffer of the matrix when it is null.
   static Result<PackedMatrix> pack(const TensorView& weights, Target target, ThreadPool& pool,
                                    Arena* arena = nullptr);
+  // The same for FP8 and FP4 codes with block scales. A view that is panels already (of a packed
+  // checkpoint: codes.panels) is used where it lies, without a copy, and must outlive the matrix;
+  // it fails (unsupported, naming both) when the panels were made for another kind of kernel.
+  static Result<PackedMatrix> pack(const ScaledView& weights, Target target, ThreadPool& pool,
+                                   Arena* arena = nullptr);
+  // Packs into memory of the caller (a slot of a streamed cache), on this thread. Requires:
+  // panels holds packed_bytes(); 8 KiB of readable memory follow it.
+  static Result<PackedMatrix> pack_into(const ScaledView& weights, Target target,
+                                        std::span<std::byte> panels);
+  // Bytes of the panels that pack() would make.
+  static Result<size_t> packed_bytes(DType dtype, size_t outputs, size_t inputs, Target target);
 
   // The choice that pack() would make, without packing.
   static Result<Choice> explain(DType dtype, size_t outputs, size_t inputs, Target target);
@@ -112,12 +124,19 @@ struct RowGroup {
   size_t offset;  // bytes into the form's buffer
 };
 
+// The layout of panels that the kernels of an instruction set read.
+PanelLayout panel_layout(Isa isa);
+
 // The rows that a group of products reads. Reused from step to step; memory grows to the largest.
 class Activations {
  public:
   // Forgets the rows and takes the shape. forms: those of all products that will read the rows,
   // or-ed together; inputs <= 2^20.
   void begin(Target target, size_t rows, size_t inputs, ActivationForms forms);
+  // Rows sorted into segments, each read by products of its own (the experts of a layer):
+  // segment_rows[s] rows each, some may be 0. fill_row() counts rows over all segments.
+  void begin(Target target, std::span<const uint32_t> segment_rows, size_t inputs,
+             ActivationForms forms);
   // values [inputs]; each row once after begin(), distinct rows from any thread.
   void fill_row(size_t row, const float* values) noexcept;
 
@@ -145,9 +164,12 @@ enum class Epilogue : uint8_t {
   add,    // out += product + bias
 };
 
+inline constexpr uint32_t kAllRows = UINT32_MAX;
+
 struct Product {
   const PackedMatrix* weights = nullptr;
-  float* out = nullptr;  // row m at out + m * stride, [outputs] floats
+  uint32_t segment = kAllRows;  // or the rows of one segment; out's row 0 is its first row
+  float* out = nullptr;         // row m at out + m * stride, [outputs] floats
   size_t stride = 0;
   const float* bias = nullptr;  // [outputs] or null
   Epilogue epilogue = Epilogue::store;

@@ -53,7 +53,7 @@ kernels::RopeParameters rope_parameters(const weights::RopeConfig& config) {
   return rope;
 }
 
-kernels::AttentionShape attention_shape(const weights::ModelConfig& config, KvMode kv) {
+kernels::AttentionShape attention_shape(const weights::LlamaConfig& config, KvMode kv) {
   return {.heads = config.heads,
           .kv_heads = config.kv_heads,
           .head_dim = config.head_dim,
@@ -61,7 +61,7 @@ kernels::AttentionShape attention_shape(const weights::ModelConfig& config, KvMo
           .scale = 1.0f / std::sqrt(static_cast<float>(config.head_dim))};
 }
 
-cache::CacheLayout declare_cache(const weights::ModelConfig& config, size_t bytes_per_page) {
+cache::CacheLayout declare_cache(const weights::LlamaConfig& config, size_t bytes_per_page) {
   cache::CacheLayout layout;
   for (uint32_t i = 0; i < config.layers; ++i) {
     layout.growing.push_back({"layer " + std::to_string(i) + " keys and values", bytes_per_page});
@@ -69,7 +69,7 @@ cache::CacheLayout declare_cache(const weights::ModelConfig& config, size_t byte
   return layout;
 }
 
-Result<void> check_shape(const weights::ModelConfig& config) {
+Result<void> check_shape(const weights::LlamaConfig& config) {
   if (config.head_dim % 8 != 0) {
     return Error::unsupported("head_dim", std::to_string(config.head_dim) + " is no multiple of 8");
   }
@@ -86,7 +86,7 @@ const float* data_or_null(const std::vector<float>& values) {
 
 class Llama final : public Model {
  public:
-  Llama(weights::ModelConfig config, const ModelOptions& options, ThreadPool& pool,
+  Llama(weights::LlamaConfig config, const ModelOptions& options, ThreadPool& pool,
         LlamaWeights weights, kernels::RopeTable rope)
       : config_(std::move(config)),
         options_(options),
@@ -141,7 +141,7 @@ class Llama final : public Model {
                          const std::string& before);
   void multiply(Operation operation, size_t rows, std::span<const kernels::Product> products);
 
-  const weights::ModelConfig config_;
+  const weights::LlamaConfig config_;
   const ModelOptions options_;
   ThreadPool& pool_;
   const kernels::RowOps& ops_;
@@ -370,7 +370,7 @@ Result<void> Llama::forward(const StepBatch& batch, StepOutput& output) {
 }  // namespace
 
 Result<std::unique_ptr<Model>> open_llama(const weights::Checkpoint& checkpoint,
-                                          weights::ModelConfig config, const ModelOptions& options,
+                                          weights::LlamaConfig config, const ModelOptions& options,
                                           ThreadPool& pool, const Progress& progress) {
   TRY(check_shape(config));
   kernels::RopeTable rope = TRY(kernels::RopeTable::create(rope_parameters(config.rope)));

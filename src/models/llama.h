@@ -23,7 +23,7 @@ namespace deepinfer::models {
 
 // Contract of open_model() in models/model.h.
 Result<std::unique_ptr<Model>> open_llama(const weights::Checkpoint& checkpoint,
-                                          weights::ModelConfig config, const ModelOptions& options,
+                                          weights::LlamaConfig config, const ModelOptions& options,
                                           ThreadPool& pool, const Progress& progress);
 
 }  // namespace deepinfer::models

@@ -106,7 +106,7 @@ Result<LlamaLayer> load_layer(const weights::LlamaTensors::Layer& from, size_t i
 
 }  // namespace
 
-LlamaWidths llama_widths(const weights::ModelConfig& config) {
+LlamaWidths llama_widths(const weights::LlamaConfig& config) {
   return {.hidden = config.hidden,
           .query = size_t{config.heads} * config.head_dim,
           .key_value = size_t{config.kv_heads} * config.head_dim,
@@ -128,7 +128,7 @@ void LlamaWeights::embed(size_t id, float* out) const {
 }
 
 Result<LlamaWeights> load_llama_weights(const weights::Checkpoint& checkpoint,
-                                        const weights::ModelConfig& config, kernels::Target target,
+                                        const weights::LlamaConfig& config, kernels::Target target,
                                         ThreadPool& pool, const Progress& progress) {
   const weights::LlamaTensors tensors = TRY(weights::read_llama_tensors(checkpoint, config));
   LlamaWeights loaded;

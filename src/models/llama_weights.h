@@ -26,7 +26,7 @@ struct LlamaWidths {
   size_t intermediate = 0;
   size_t qkv() const { return query + 2 * key_value; }
 };
-LlamaWidths llama_widths(const weights::ModelConfig& config);
+LlamaWidths llama_widths(const weights::LlamaConfig& config);
 
 struct LlamaLayer {
   std::vector<float> attention_norm;  // [hidden]
@@ -63,7 +63,7 @@ struct LlamaWeights {
 
 // An error names the tensor by its role ("layer 3 attention q").
 Result<LlamaWeights> load_llama_weights(const weights::Checkpoint& checkpoint,
-                                        const weights::ModelConfig& config, kernels::Target target,
+                                        const weights::LlamaConfig& config, kernels::Target target,
                                         ThreadPool& pool, const Progress& progress);
 
 }  // namespace deepinfer::models

@@ -25,6 +25,19 @@
 
 namespace deepinfer::models {
 
+// What exists of a sequence's past; constant while the sequence lives. All zero for the classic
+// families and for a sequence computed in full. Source: spec v41.md 4.9, 5.3.
+struct SequenceStart {
+  // First position whose window rows exist: a resumed sequence was restored from its growing
+  // entries and computes from here with empty windows.
+  uint64_t window = 0;
+  // First position that runs the decoder layers (V4.1): rows below only feed the shared cache, and
+  // the decoder's windows start here. Rows below must not want logits.
+  uint64_t decoder = 0;
+  // Growing entries of tokens below were restored: they are read and not written.
+  uint64_t entries = 0;
+};
+
 // Set by the engine, read by the model.
 struct StepBatch {
   std::span<const int32_t> ids;                   // [rows], each < vocab
@@ -32,6 +45,10 @@ struct StepBatch {
   std::span<const uint32_t> row_start;            // [sequences + 1], first row of each sequence
   std::span<const uint8_t> want_logits;           // [rows], 1 where logits are read
   std::span<cache::SequenceCache* const> caches;  // [sequences], reserved for all rows
+  std::span<const SequenceStart> starts = {};     // [sequences], or empty: all zero
+  // [rows], or empty: no images. Not null: the row is a position of an image (its start, newlines
+  // and end too), this is its embedding [hidden], and its id is not read.
+  std::span<const float* const> embeddings = {};
 };
 
 // Set by the model, read by the engine. Kept from step to step: the buffer only grows.
@@ -41,12 +58,18 @@ struct StepOutput {
   const float* row(size_t index, size_t vocab) const { return logits.as<float>() + index * vocab; }
 };
 
-enum class KvMode { official, f32 };  // the classic families: official is BF16 rows
+// Cache rows in the family's official formats, which are what the official code computes with, or
+// unrounded. The classic families and V3: official is BF16 rows. It also governs the rounding of
+// the indexer's queries and keys.
+enum class KvMode { official, f32 };
 
 struct ModelOptions {
   kernels::Target target;
   KvMode kv = KvMode::official;
   size_t max_rows = 512;  // the largest batch that forward() will see
+  // Bytes of memory for routed experts (and Engram rows) that are fetched from disk when needed;
+  // 0: all weights are resident.
+  uint64_t stream_bytes = 0;
 };
 
 // Where the time of a step goes; filled while profiling is on.
@@ -66,6 +89,12 @@ class Model {
   virtual const cache::CacheLayout& cache_layout() const = 0;
   // Bytes of weights that one decoded token reads.
   virtual size_t weight_bytes_per_step() const = 0;
+  // Last positions of a prompt that must run the decoder layers so that its last logits, and all
+  // later tokens, come out exactly as if all had (SequenceStart::decoder); 0: no such layers, every
+  // position runs every layer.
+  virtual uint64_t decoder_tail() const { return 0; }
+  // Drafted rows that a step may append and set_length() then forget; 0: only whole steps.
+  virtual size_t rollback_rows() const { return SIZE_MAX; }
   // Bytes the model holds in all (weights and workspace).
   virtual size_t resident_bytes() const = 0;
   virtual const std::vector<kernels::Choice>& choices() const = 0;

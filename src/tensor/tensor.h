@@ -80,10 +80,15 @@ class Buffer {
   size_t mapped_ = 0;  // bytes obtained by mmap, 0 when aligned_alloc
 };
 
+// How the bytes of a matrix lie: in rows as dtype.h says, or repacked for one kind of kernel
+// (kernels/matmul.h), as packed checkpoints store them; then row() and decode_row() do not apply.
+enum class PanelLayout : uint8_t { rows, ref, avx2, wide512 };
+
 struct TensorView {
   DType dtype = DType::f32;
   Shape shape;
   const std::byte* data = nullptr;
+  PanelLayout panels = PanelLayout::rows;
 
   uint64_t rows() const { return shape.rows(); }
   uint64_t row_elements() const { return shape.row_elements(); }

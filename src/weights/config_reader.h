@@ -26,10 +26,10 @@ inline constexpr uint64_t kContextLimit = uint64_t{1} << 31;
 std::optional<Family> family_from_name(std::string_view name);
 
 // Everything but what only the tensors tell (tied embeddings, biases, rope_freqs).
-Result<ModelConfig> parse_gguf_config(const Metadata& metadata, const std::string& source);
+Result<LlamaConfig> parse_gguf_llama_config(const Metadata& metadata, const std::string& source);
 
 // The checks that do not depend on the dialect: multiples, ranges, ids inside the vocabulary.
-Result<void> check_model_config(const ModelConfig& config, const std::string& source);
+Result<void> check_llama_config(const LlamaConfig& config, const std::string& source);
 
 // YaRN's factor on cos and sin when the file gives none: 0.1 mscale ln(factor) + 1, 1 for
 // factor <= 1 (arXiv 2309.00071, section 3.4).

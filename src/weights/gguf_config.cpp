@@ -101,7 +101,7 @@ Result<RopeConfig> read_rope(const MetadataReader& reader, const std::string& pr
 }
 
 Result<uint32_t> read_head_dim(const MetadataReader& reader, const std::string& prefix,
-                               const ModelConfig& config, const std::string& source) {
+                               const LlamaConfig& config, const std::string& source) {
   const std::string key = prefix + "attention.key_length";
   if (reader.has(key)) return static_cast<uint32_t>(TRY(reader.integer(key, 1, kHeadLimit)));
   if (config.hidden % config.heads != 0) {
@@ -130,7 +130,7 @@ Result<uint32_t> read_vocab(const MetadataReader& reader, const std::string& pre
   return static_cast<uint32_t>(vocab);
 }
 
-Result<void> read_ids(const MetadataReader& reader, ModelConfig& config) {
+Result<void> read_ids(const MetadataReader& reader, LlamaConfig& config) {
   const auto id = [&](const char* key) -> Result<std::optional<uint32_t>> {
     if (!reader.has(key)) return std::optional<uint32_t>();
     return std::optional<uint32_t>(
@@ -146,9 +146,9 @@ Result<void> read_ids(const MetadataReader& reader, ModelConfig& config) {
 
 }  // namespace
 
-Result<ModelConfig> parse_gguf_config(const Metadata& metadata, const std::string& source) {
+Result<LlamaConfig> parse_gguf_llama_config(const Metadata& metadata, const std::string& source) {
   const MetadataReader reader(metadata, source);
-  ModelConfig config;
+  LlamaConfig config;
   config.family = TRY(read_family(reader, source));
   const std::string prefix = std::string(family_name(config.family)) + ".";
   const auto count = [&](const char* key, uint64_t most) -> Result<uint32_t> {
@@ -168,7 +168,7 @@ Result<ModelConfig> parse_gguf_config(const Metadata& metadata, const std::strin
   config.rope = TRY(read_rope(reader, prefix, config.head_dim, config.context));
   config.qk_norm = config.family == Family::qwen3;
   TRY(read_ids(reader, config));
-  TRY(check_model_config(config, source));
+  TRY(check_llama_config(config, source));
   return config;
 }
 

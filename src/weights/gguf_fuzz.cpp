@@ -24,7 +24,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       check(entry.begin <= file_size && entry.bytes <= file_size - entry.begin);
       check(entry.begin % head.value().alignment == 0);
     }
-    (void)parse_gguf_config(head.value().metadata, "input");
+    (void)parse_gguf_llama_config(head.value().metadata, "input");
   }
   return 0;
 }

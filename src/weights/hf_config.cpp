@@ -267,7 +267,7 @@ Result<RopeConfig> read_rope(const Fields& fields, uint32_t head_dim, uint32_t c
   return rope;
 }
 
-Result<uint32_t> read_head_dim(const Fields& fields, const ModelConfig& config) {
+Result<uint32_t> read_head_dim(const Fields& fields, const LlamaConfig& config) {
   if (fields.has("head_dim")) return fields.count("head_dim", kHeadLimit);
   if (config.hidden % config.heads != 0) {
     return Error::corrupt(fields.source(),
@@ -280,10 +280,10 @@ Result<uint32_t> read_head_dim(const Fields& fields, const ModelConfig& config) 
 
 }  // namespace
 
-Result<ModelConfig> parse_hf_config(std::string_view json, const std::string& source) {
+Result<LlamaConfig> parse_hf_llama_config(std::string_view json, const std::string& source) {
   simdjson::dom::parser parser;
   const Fields fields = TRY(parse_object(parser, json, source));
-  ModelConfig config;
+  LlamaConfig config;
   config.family = TRY(read_family(fields));
   TRY(refuse_options(fields));
   config.layers = TRY(fields.count("num_hidden_layers", kLayerLimit));
@@ -304,7 +304,7 @@ Result<ModelConfig> parse_hf_config(std::string_view json, const std::string& so
   const std::vector<uint32_t> bos = TRY(fields.ids("bos_token_id"));
   if (!bos.empty()) config.bos_id = bos.front();
   config.eos_ids = TRY(fields.ids("eos_token_id"));
-  TRY(check_model_config(config, source));
+  TRY(check_llama_config(config, source));
   return config;
 }
 

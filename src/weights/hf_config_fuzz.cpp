@@ -12,12 +12,12 @@ using namespace deepinfer::weights;
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
-  const Result<ModelConfig> config = parse_hf_config(text, "input");
+  const Result<LlamaConfig> config = parse_hf_llama_config(text, "input");
   if (!config.ok()) {
     check(!config.error().text().empty());
     return 0;
   }
-  const ModelConfig& model = config.value();
+  const LlamaConfig& model = config.value();
   check(model.layers > 0 && model.hidden > 0 && model.vocab > 0 && model.context > 0);
   check(model.kv_heads > 0 && model.heads % model.kv_heads == 0);
   check(model.head_dim > 0 && model.head_dim % 2 == 0 && model.rope.dims == model.head_dim);

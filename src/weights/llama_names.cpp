@@ -37,7 +37,7 @@ constexpr Role kUp = {"mlp.up_proj.weight", "ffn_up.weight"};
 constexpr Role kDown = {"mlp.down_proj.weight", "ffn_down.weight"};
 
 // Tensors that say nothing the config does not: RoPE frequencies that old converters stored, and
-// the factors read_model_config has taken already.
+// the factors read_llama_config has taken already.
 bool is_harmless(std::string_view name) {
   return name == "rope_freqs.weight" || name.ends_with(".rotary_emb.inv_freq");
 }
@@ -100,7 +100,7 @@ class Roles {
   std::set<std::string, std::less<>> used_;
 };
 
-Result<LlamaTensors::Layer> read_layer(Roles& roles, size_t n, const ModelConfig& config) {
+Result<LlamaTensors::Layer> read_layer(Roles& roles, size_t n, const LlamaConfig& config) {
   const uint64_t hidden = config.hidden;
   const uint64_t inner = config.intermediate;
   const uint64_t head = config.head_dim;
@@ -127,7 +127,7 @@ Result<LlamaTensors::Layer> read_layer(Roles& roles, size_t n, const ModelConfig
 
 }  // namespace
 
-Result<LlamaTensors> read_llama_tensors(const Checkpoint& checkpoint, const ModelConfig& config) {
+Result<LlamaTensors> read_llama_tensors(const Checkpoint& checkpoint, const LlamaConfig& config) {
   Roles roles(checkpoint);
   LlamaTensors tensors;
   tensors.qk_interleaved =
@@ -137,7 +137,7 @@ Result<LlamaTensors> read_llama_tensors(const Checkpoint& checkpoint, const Mode
   tensors.output_norm = TRY(roles.take(kOutputNorm, {config.hidden}));
   if (config.tied_embeddings) {
     tensors.output = tensors.embedding;
-    roles.ignore(kOutput);  // read_model_config has found it equal to the embedding
+    roles.ignore(kOutput);  // read_llama_config has found it equal to the embedding
   } else {
     tensors.output = TRY(roles.take(kOutput, vocabulary));
   }

@@ -49,6 +49,6 @@ struct LlamaTensors {
 
 // Every tensor the config asks for, of the shape it says and of a dtype that decodes; a tensor of
 // the file that has no role is an error that names the first such.
-Result<LlamaTensors> read_llama_tensors(const Checkpoint& checkpoint, const ModelConfig& config);
+Result<LlamaTensors> read_llama_tensors(const Checkpoint& checkpoint, const LlamaConfig& config);
 
 }  // namespace deepinfer::weights

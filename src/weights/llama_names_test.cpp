@@ -15,7 +15,7 @@ std::string gguf_path(const TempFolder& folder, const std::vector<TinyTensor>& t
 
 Result<LlamaTensors> read(const std::string& path) {
   const Checkpoint checkpoint = TRY(Checkpoint::open(path));
-  const ModelConfig config = TRY(read_model_config(checkpoint));
+  const LlamaConfig config = TRY(read_llama_config(checkpoint));
   return read_llama_tensors(checkpoint, config);
 }
 
@@ -24,7 +24,7 @@ TEST(LlamaNames, FindsTheRolesOfTheGoldens) {
     SCOPED_TRACE(name);
     const std::string path = golden_path(std::string("llama/") + name);
     const Checkpoint checkpoint = Checkpoint::open(path).value();
-    const ModelConfig config = read_model_config(checkpoint).value();
+    const LlamaConfig config = read_llama_config(checkpoint).value();
     const LlamaTensors tensors = read_llama_tensors(checkpoint, config).value();
     ASSERT_EQ(tensors.layers.size(), 2u);
     EXPECT_FALSE(tensors.qk_interleaved);
@@ -48,7 +48,7 @@ TEST(LlamaNames, GivesEveryRoleTheSameTensorFromBothContainers) {
   model.config["attention_bias"] = true;
   const Checkpoint hf_file = Checkpoint::open(write_hf(folder, model)).value();
   const Checkpoint gguf_file = Checkpoint::open(folder.write("m.gguf", model.gguf_file())).value();
-  const ModelConfig config = read_model_config(hf_file).value();
+  const LlamaConfig config = read_llama_config(hf_file).value();
   const LlamaTensors hf = read_llama_tensors(hf_file, config).value();
   const LlamaTensors gguf = read_llama_tensors(gguf_file, config).value();
   EXPECT_TRUE(gguf.qk_interleaved);

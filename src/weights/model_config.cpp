@@ -28,7 +28,7 @@ bool same_bytes(const TensorView& a, const TensorView& b) {
   return a.dtype == b.dtype && a.shape == b.shape && std::memcmp(a.data, b.data, a.bytes()) == 0;
 }
 
-Result<const TensorView*> check_embedding(const Checkpoint& checkpoint, const ModelConfig& config,
+Result<const TensorView*> check_embedding(const Checkpoint& checkpoint, const LlamaConfig& config,
                                           const char* name) {
   const std::string thing = tensor_thing(checkpoint.path(), name);
   const TensorView* embedding = checkpoint.find(name);
@@ -42,7 +42,7 @@ Result<const TensorView*> check_embedding(const Checkpoint& checkpoint, const Mo
 }
 
 // config.json says what is there; the tensors must agree.
-Result<void> confirm_hf(const Checkpoint& checkpoint, const ModelConfig& config) {
+Result<void> confirm_hf(const Checkpoint& checkpoint, const LlamaConfig& config) {
   const TensorView* embedding = TRY(check_embedding(checkpoint, config, kHfNames.embedding));
   const TensorView* output = checkpoint.find(kHfNames.output);
   const std::string thing = tensor_thing(checkpoint.path(), kHfNames.output);
@@ -86,7 +86,7 @@ Result<std::vector<float>> read_freq_factors(const TensorView& view, uint32_t di
 }
 
 // GGUF says by its tensors whether there are biases and an output of its own.
-Result<void> complete_gguf(const Checkpoint& checkpoint, ModelConfig& config) {
+Result<void> complete_gguf(const Checkpoint& checkpoint, LlamaConfig& config) {
   TRY(check_embedding(checkpoint, config, kGgufNames.embedding));
   config.tied_embeddings = checkpoint.find(kGgufNames.output) == nullptr;
   config.qkv_bias = checkpoint.find(kGgufNames.q_bias) != nullptr;
@@ -143,6 +143,14 @@ std::string_view family_name(Family family) {
       return "qwen2";
     case Family::qwen3:
       return "qwen3";
+    case Family::deepseek_v3:
+      return "deepseek_v3";
+    case Family::deepseek_v32:
+      return "deepseek_v32";
+    case Family::deepseek_v4:
+      return "deepseek_v4";
+    case Family::deepseek_v41:
+      return "deepseek_v41";
   }
   check(false, "every family has a name");
   return {};
@@ -159,7 +167,7 @@ double yarn_attention_factor(double factor, double mscale) {
   return factor <= 1.0 ? 1.0 : 0.1 * mscale * std::log(factor) + 1.0;
 }
 
-Result<void> check_model_config(const ModelConfig& config, const std::string& source) {
+Result<void> check_llama_config(const LlamaConfig& config, const std::string& source) {
   if (config.kv_heads > config.heads || config.heads % config.kv_heads != 0) {
     return Error::corrupt(source, fmt::format("{} heads are not a multiple of {} key-value heads",
                                               config.heads, config.kv_heads));
@@ -180,21 +188,29 @@ Result<void> check_model_config(const ModelConfig& config, const std::string& so
   return {};
 }
 
+Result<Family> read_family(const Checkpoint& checkpoint) {
+  return TRY(read_llama_config(checkpoint)).family;
+}
+
 Result<ModelConfig> read_model_config(const Checkpoint& checkpoint) {
+  return TRY(read_llama_config(checkpoint));
+}
+
+Result<LlamaConfig> read_llama_config(const Checkpoint& checkpoint) {
   if (checkpoint.container() == Container::gguf) {
-    ModelConfig config = TRY(parse_gguf_config(checkpoint.metadata(), checkpoint.path()));
+    LlamaConfig config = TRY(parse_gguf_llama_config(checkpoint.metadata(), checkpoint.path()));
     TRY(complete_gguf(checkpoint, config));
     return config;
   }
   const std::optional<std::string> text = checkpoint.side_file("config.json");
   check(text.has_value(), "a safetensors checkpoint opens with its config.json");
-  ModelConfig config = TRY(parse_hf_config(*text, checkpoint.path() + "/config.json"));
+  LlamaConfig config = TRY(parse_hf_llama_config(*text, checkpoint.path() + "/config.json"));
   if (const auto generation = checkpoint.side_file("generation_config.json")) {
     const std::string source = checkpoint.path() + "/generation_config.json";
     for (const uint32_t id : TRY(parse_hf_eos_ids(*generation, source))) {
       if (std::ranges::count(config.eos_ids, id) == 0) config.eos_ids.push_back(id);
     }
-    TRY(check_model_config(config, source));
+    TRY(check_llama_config(config, source));
   }
   TRY(confirm_hf(checkpoint, config));
   return config;

@@ -1,11 +1,9 @@
 #pragma once
 
-// ModelConfig: what a dense Llama-like model is, the same from Hugging Face's config.json and from
-// GGUF metadata. Required fields that are missing, of the wrong type or contradictory are named
-// with both values; an architecture or option this program does not compute is an error, never
-// ignored.
-//
-// DeepSeek families will have their own structs beside this one; `family` says which applies.
+// ModelConfig: what any model is, and LlamaConfig: a dense Llama-like one, the same from Hugging
+// Face's config.json and from GGUF metadata. Required fields that are missing, of the wrong type or
+// contradictory are named with both values; an architecture or option this program does not compute
+// is an error, never ignored. The DeepSeek families: weights/deepseek_config.h.
 
 #include <cstdint>
 #include <optional>
@@ -18,8 +16,21 @@
 
 namespace deepinfer::weights {
 
-enum class Family { llama, qwen2, qwen3 };
+enum class Family { llama, qwen2, qwen3, deepseek_v3, deepseek_v32, deepseek_v4, deepseek_v41 };
 std::string_view family_name(Family family);
+
+// What everyone outside of a family needs to know; each family's own struct derives from it.
+struct ModelConfig {
+  Family family = Family::llama;
+  uint32_t layers = 0;
+  uint32_t hidden = 0;
+  uint32_t vocab = 0;
+  uint32_t context = 0;  // trained limit of positions
+  double norm_eps = 1e-5;
+  std::optional<uint32_t> bos_id;
+  std::vector<uint32_t> eos_ids;
+  bool operator==(const ModelConfig&) const = default;
+};
 
 enum class RopeScaling { none, linear, llama3, yarn };
 
@@ -39,34 +50,33 @@ struct RopeConfig {
   bool operator==(const RopeConfig&) const = default;
 };
 
-struct ModelConfig {
-  Family family = Family::llama;
-  uint32_t layers = 0;
-  uint32_t hidden = 0;
+struct LlamaConfig : ModelConfig {
   uint32_t intermediate = 0;
   uint32_t heads = 0;
   uint32_t kv_heads = 0;
   uint32_t head_dim = 0;
-  uint32_t vocab = 0;
-  uint32_t context = 0;  // trained limit of positions
-  double norm_eps = 1e-5;
   RopeConfig rope;
   bool tied_embeddings = false;
   bool qkv_bias = false;
   bool output_bias = false;
   bool qk_norm = false;  // qwen3: RMSNorm of every query and key head
-  std::optional<uint32_t> bos_id;
-  std::vector<uint32_t> eos_ids;
-  bool operator==(const ModelConfig&) const = default;
+  bool operator==(const LlamaConfig&) const = default;
 };
+
+// The family that config.json (model_type) or GGUF (general.architecture) names. An architecture
+// that this program does not compute is an error (unsupported).
+Result<Family> read_family(const Checkpoint& checkpoint);
+
+// The facts of any family.
+Result<ModelConfig> read_model_config(const Checkpoint& checkpoint);
 
 // From GGUF metadata or config.json, whichever the checkpoint has. tied_embeddings and biases are
 // confirmed against the tensors that exist; eos_ids also has those of generation_config.json, and
 // GGUF's end-of-turn id.
-Result<ModelConfig> read_model_config(const Checkpoint& checkpoint);
+Result<LlamaConfig> read_llama_config(const Checkpoint& checkpoint);
 
 // The readers of the texts by themselves, for tests and `plan`. source is the file's path.
-Result<ModelConfig> parse_hf_config(std::string_view json, const std::string& source);
+Result<LlamaConfig> parse_hf_llama_config(std::string_view json, const std::string& source);
 // eos_token_id of config.json or generation_config.json: an id, a list of ids, or nothing.
 Result<std::vector<uint32_t>> parse_hf_eos_ids(std::string_view json, const std::string& source);
 

@@ -41,9 +41,9 @@ MetadataValue metadata_of(const nlohmann::json& value) {
   return value.get<std::vector<int64_t>>();
 }
 
-TEST(ModelConfig, ReadsTheGoldens) {
-  const ModelConfig llama =
-      read_model_config(Checkpoint::open(golden_path("llama/llama")).value()).value();
+TEST(LlamaConfig, ReadsTheGoldens) {
+  const LlamaConfig llama =
+      read_llama_config(Checkpoint::open(golden_path("llama/llama")).value()).value();
   EXPECT_EQ(llama.family, Family::llama);
   EXPECT_EQ(llama.layers, 2u);
   EXPECT_EQ(llama.head_dim, 16u);
@@ -53,27 +53,27 @@ TEST(ModelConfig, ReadsTheGoldens) {
   EXPECT_EQ(llama.rope.original_context, 32.0);
   EXPECT_EQ(llama.norm_eps, 1e-5);
   EXPECT_EQ(llama.eos_ids, std::vector<uint32_t>{1});
-  const ModelConfig qwen2 =
-      read_model_config(Checkpoint::open(golden_path("llama/qwen2")).value()).value();
+  const LlamaConfig qwen2 =
+      read_llama_config(Checkpoint::open(golden_path("llama/qwen2")).value()).value();
   EXPECT_TRUE(qwen2.qkv_bias);
   EXPECT_FALSE(qwen2.output_bias);
   EXPECT_FALSE(qwen2.tied_embeddings);
-  const ModelConfig qwen3 =
-      read_model_config(Checkpoint::open(golden_path("llama/qwen3")).value()).value();
+  const LlamaConfig qwen3 =
+      read_llama_config(Checkpoint::open(golden_path("llama/qwen3")).value()).value();
   EXPECT_TRUE(qwen3.qk_norm);
   EXPECT_EQ(qwen3.head_dim, 32u);
 }
 
-TEST(ModelConfig, NamesArchitecturesItDoesNotKnow) {
+TEST(LlamaConfig, NamesArchitecturesItDoesNotKnow) {
   for (const auto& entry : std::filesystem::directory_iterator(golden_path("configs"))) {
     const std::string folder = entry.path().filename().string();
     const std::string text = read_golden("configs/" + folder + "/config.json");
     const std::string name = nlohmann::json::parse(text)["architectures"][0];
-    expect_error(parse_hf_config(text, folder), "unsupported", {folder, name, "LlamaForCausalLM"});
+    expect_error(parse_hf_llama_config(text, folder), "unsupported", {folder, name, "LlamaForCausalLM"});
   }
 }
 
-TEST(ModelConfig, IsTheSameFromBothContainers) {
+TEST(LlamaConfig, IsTheSameFromBothContainers) {
   struct Case {
     const char* family;
     const char* architecture;
@@ -94,11 +94,11 @@ TEST(ModelConfig, IsTheSameFromBothContainers) {
     model.config["architectures"] = {c.architecture};
     model.config["tie_word_embeddings"] = c.tied;
     if (c.output_bias) model.config["attention_bias"] = true;
-    const Result<ModelConfig> hf =
-        read_model_config(Checkpoint::open(write_hf(folder, model)).value());
+    const Result<LlamaConfig> hf =
+        read_llama_config(Checkpoint::open(write_hf(folder, model)).value());
     ASSERT_TRUE(hf.ok()) << hf.error().text();
-    const Result<ModelConfig> gguf =
-        read_model_config(Checkpoint::open(folder.write("m.gguf", model.gguf_file())).value());
+    const Result<LlamaConfig> gguf =
+        read_llama_config(Checkpoint::open(folder.write("m.gguf", model.gguf_file())).value());
     ASSERT_TRUE(gguf.ok()) << gguf.error().text();
     EXPECT_EQ(hf.value(), gguf.value());
     EXPECT_EQ(hf.value().norm_eps, 1e-5);
@@ -106,7 +106,7 @@ TEST(ModelConfig, IsTheSameFromBothContainers) {
   }
 }
 
-TEST(ModelConfig, ScalesRopeTheSameFromBothContainers) {
+TEST(LlamaConfig, ScalesRopeTheSameFromBothContainers) {
   TinyModel model;
   model.config["rope_scaling"] = {{"rope_type", "yarn"},
                                   {"factor", 4.0},
@@ -117,50 +117,50 @@ TEST(ModelConfig, ScalesRopeTheSameFromBothContainers) {
   metadata.insert_or_assign("llama.rope.scaling.factor", metadata_of(4.0));
   metadata.insert_or_assign("llama.rope.scaling.original_context_length", metadata_of(32u));
   metadata.insert_or_assign("llama.rope.scaling.yarn_beta_fast", metadata_of(16.0));
-  const RopeConfig yarn = parse_gguf_config(metadata, "m.gguf").value().rope;
-  EXPECT_EQ(parse_hf_config(model.config.dump(), "c").value().rope, yarn);
+  const RopeConfig yarn = parse_gguf_llama_config(metadata, "m.gguf").value().rope;
+  EXPECT_EQ(parse_hf_llama_config(model.config.dump(), "c").value().rope, yarn);
   EXPECT_DOUBLE_EQ(yarn.attention_factor, 0.1 * std::log(4.0) + 1.0);
   metadata.insert_or_assign("llama.rope.scaling.attn_factor", metadata_of(0.5));
-  EXPECT_DOUBLE_EQ(parse_gguf_config(metadata, "m.gguf").value().rope.attention_factor,
+  EXPECT_DOUBLE_EQ(parse_gguf_llama_config(metadata, "m.gguf").value().rope.attention_factor,
                    0.5 * yarn.attention_factor);
 
   model.config["rope_scaling"] = {{"type", "linear"}, {"factor", 2.0}};
   metadata = tiny_metadata();
   metadata.insert_or_assign("llama.rope.scale_linear", metadata_of(2.0));
-  const RopeConfig linear = parse_gguf_config(metadata, "m.gguf").value().rope;
+  const RopeConfig linear = parse_gguf_llama_config(metadata, "m.gguf").value().rope;
   EXPECT_EQ(linear.scaling, RopeScaling::linear);
-  EXPECT_EQ(parse_hf_config(model.config.dump(), "c").value().rope, linear);
+  EXPECT_EQ(parse_hf_llama_config(model.config.dump(), "c").value().rope, linear);
 }
 
-TEST(ModelConfig, ReadsYarnsAttentionFactor) {
+TEST(LlamaConfig, ReadsYarnsAttentionFactor) {
   TinyModel model;
   nlohmann::json& scaling = model.config["rope_scaling"];
   scaling = {{"rope_type", "yarn"}, {"factor", 40.0}, {"mscale", 1.0}, {"mscale_all_dim", 0.5}};
   const auto factor = [&] {
-    return parse_hf_config(model.config.dump(), "c").value().rope.attention_factor;
+    return parse_hf_llama_config(model.config.dump(), "c").value().rope.attention_factor;
   };
   EXPECT_DOUBLE_EQ(factor(), (0.1 * std::log(40.0) + 1) / (0.05 * std::log(40.0) + 1));
   scaling["attention_factor"] = 1.25;
   EXPECT_DOUBLE_EQ(factor(), 1.25);
-  EXPECT_EQ(parse_hf_config(model.config.dump(), "c").value().rope.original_context, 128.0);
+  EXPECT_EQ(parse_hf_llama_config(model.config.dump(), "c").value().rope.original_context, 128.0);
 }
 
-TEST(ModelConfig, ReadsRopeParametersOfNewerFiles) {
+TEST(LlamaConfig, ReadsRopeParametersOfNewerFiles) {
   TinyModel model;
-  const ModelConfig old = parse_hf_config(model.config.dump(), "c").value();
+  const LlamaConfig old = parse_hf_llama_config(model.config.dump(), "c").value();
   model.config.erase("rope_theta");
   model.config["rope_parameters"] = {{"rope_type", "default"}, {"rope_theta", 500000.0}};
-  EXPECT_EQ(parse_hf_config(model.config.dump(), "c").value(), old);
+  EXPECT_EQ(parse_hf_llama_config(model.config.dump(), "c").value(), old);
 }
 
-TEST(ModelConfig, TakesRopeFactorsFromTheirTensor) {
+TEST(LlamaConfig, TakesRopeFactorsFromTheirTensor) {
   const TempFolder folder;
   const TinyModel model;
   const auto open = [&](const TinyTensor& factors) {
     GgufBuilder gguf = model.gguf_metadata();
     for (const TinyTensor& tensor : model.gguf_tensors()) gguf.tensor(tensor);
     gguf.tensor(factors);
-    return read_model_config(Checkpoint::open(folder.write("m.gguf", gguf.build())).value());
+    return read_llama_config(Checkpoint::open(folder.write("m.gguf", gguf.build())).value());
   };
   float value = 0;
   std::memset(&value, 0x40, sizeof(value));
@@ -172,20 +172,20 @@ TEST(ModelConfig, TakesRopeFactorsFromTheirTensor) {
                {"rope_freqs.weight", "value 0 is 0"});
 }
 
-TEST(ModelConfig, AddsTheEndsOfTheGenerationConfig) {
+TEST(LlamaConfig, AddsTheEndsOfTheGenerationConfig) {
   const TempFolder folder;
   write_hf(folder, TinyModel());
   folder.write("generation_config.json", R"({"eos_token_id": [7, 2]})");
-  const auto read = [&] { return read_model_config(Checkpoint::open(folder.path()).value()); };
+  const auto read = [&] { return read_llama_config(Checkpoint::open(folder.path()).value()); };
   EXPECT_EQ(read().value().eos_ids, (std::vector<uint32_t>{2, 7}));
   folder.write("generation_config.json", R"({"eos_token_id": 32})");
   expect_error(read(), "corrupt", {"generation_config.json", "32"});
 }
 
-TEST(ModelConfig, ConfirmsWithTheTensors) {
+TEST(LlamaConfig, ConfirmsWithTheTensors) {
   const auto read = [](const TinyModel& model) {
     const TempFolder folder;
-    return read_model_config(Checkpoint::open(write_hf(folder, model)).value());
+    return read_llama_config(Checkpoint::open(write_hf(folder, model)).value());
   };
   TinyModel model;
   model.config["hidden_size"] = 128;
@@ -205,21 +205,21 @@ TEST(ModelConfig, ConfirmsWithTheTensors) {
   expect_error(read(model), "corrupt", {"q_proj.bias", "is missing"});
 }
 
-TEST(ModelConfig, RefusesEveryBrokenHfConfigByName) {
+TEST(LlamaConfig, RefusesEveryBrokenHfConfigByName) {
   for (const nlohmann::json& line : broken_files("hf_config.jsonl")) {
     SCOPED_TRACE(line["name"]);
     const std::string base = line.value("base", "llama");
     nlohmann::json config = nlohmann::json::parse(read_golden("llama/" + base + "/config.json"));
     config.merge_patch(line["patch"]);
-    expect_error(parse_hf_config(config.dump(), "c.json"), line["kind"].get<std::string>(),
+    expect_error(parse_hf_llama_config(config.dump(), "c.json"), line["kind"].get<std::string>(),
                  line["error"]);
   }
   for (const char* text : {"", "{", "[]", "3", "{\"a\":\xff}"}) {
-    expect_error(parse_hf_config(text, "c.json"), "corrupt", {"c.json", "not a JSON object"});
+    expect_error(parse_hf_llama_config(text, "c.json"), "corrupt", {"c.json", "not a JSON object"});
   }
 }
 
-TEST(ModelConfig, RefusesEveryBrokenGgufConfigByName) {
+TEST(LlamaConfig, RefusesEveryBrokenGgufConfigByName) {
   for (const nlohmann::json& line : broken_files("gguf_config.jsonl")) {
     SCOPED_TRACE(line["name"]);
     Metadata metadata = tiny_metadata();
@@ -228,7 +228,7 @@ TEST(ModelConfig, RefusesEveryBrokenGgufConfigByName) {
       metadata.erase(key);
       if (!value.is_null()) metadata.emplace(key, metadata_of(value));
     }
-    expect_error(parse_gguf_config(metadata, "m.gguf"), line["kind"].get<std::string>(),
+    expect_error(parse_gguf_llama_config(metadata, "m.gguf"), line["kind"].get<std::string>(),
                  line["error"]);
   }
 }

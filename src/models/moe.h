@@ -1,0 +1,93 @@
+#pragma once
+
+// Mixture of experts, shared by V3, V3.2, V4 and V4.1: router, routed experts as grouped products,
+// shared expert.
+//
+//   logits = router . h ;  (E, w) = route_row(logits)                       kernels/router.h
+//   f(x; w) = down( w * silu(min(gate x, clamp)) * clamp(up x, -clamp, clamp) )
+//   out = sum over E ascending of f_e(h; w_e), then + f_shared(h; 1)
+// The routing weight multiplies before `down`. faithful: inputs of FP8 and FP4 products are rounded
+// to q8 blocks (quantizer_block), products' outputs and the sum to bf16, as the official code does.
+//
+// Bits: a row's result depends on the row, its id and the weights only: rows are sorted by expert,
+// each expert's rows are one segment of the activations, and a row adds up its experts in ascending
+// order of their ids.
+//
+// Threads: forward() from one thread at a time, on the pool.
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "base/thread_pool.h"
+#include "kernels/isa.h"
+#include "kernels/matmul.h"
+#include "kernels/router.h"
+#include "models/expert_source.h"
+#include "models/matrix_loader.h"
+#include "models/profile.h"
+#include "weights/deepseek_tensors.h"
+
+namespace deepinfer::models {
+
+struct MoeOptions {
+  kernels::Target target;
+  uint32_t quantizer_block = 0;  // faithful: 32 (V4.1), 128 (V4, V3); 0: no rounding
+};
+
+// One layer's router and shared expert; the routed experts live in an ExpertSource.
+struct MoeLayer {
+  kernels::RouterShape router_shape;
+  float clamp = 0.0f;            // 0: none
+  kernels::PackedMatrix router;  // [experts, hidden]
+  std::vector<float> bias;       // [experts] or empty
+  std::vector<float> bias_vl;    // [experts] or empty: of image positions
+  std::vector<int32_t> by_id;    // [vocab][per_token] or empty
+  ExpertMatrices shared;         // matrices without outputs: no shared expert
+  size_t hidden = 0, width = 0, shared_width = 0;
+  size_t source_layer = 0;  // of the ExpertSource
+};
+
+// What one row chose; filled by forward() when asked for, for tests and counters.
+struct Routing {
+  std::vector<int32_t> experts;  // [rows][per_token] ascending
+  std::vector<float> weights;    // [rows][per_token]
+};
+
+class Moe {
+ public:
+  Moe(const MoeOptions& options, ThreadPool& pool) : options_(options), pool_(pool) {}
+
+  // Router and shared expert of one layer. An error names the tensor by `where`.
+  static Result<MoeLayer> load(const weights::MoeTensors& tensors, const weights::MoeConfig& config,
+                               kernels::RouterScore score, size_t hidden, size_t source_layer,
+                               const std::string& where, MatrixLoader& loader);
+
+  // h [rows][hidden] (normed) -> out [rows][hidden], overwritten. ids [rows]; image [rows] or
+  // empty: 1 where bias_vl applies. `where` names the layer in errors: NaN or infinity, or an
+  // expert that could not be read.
+  Result<void> forward(const MoeLayer& layer, ExpertSource& experts, std::span<const float> h,
+                       size_t rows, std::span<const int32_t> ids, std::span<const uint8_t> image,
+                       float* out, const std::string& where, Profile& profile,
+                       Routing* routing = nullptr);
+
+  // Forced routing for benchmarks: none, balanced (row r takes experts r*k .. +k-1 modulo E), or
+  // imbalanced (all rows take the first per_token experts).
+  enum class Force : uint8_t { none, balanced, imbalanced };
+  void set_force(Force force) { force_ = force; }
+
+  size_t bytes() const;  // workspace
+
+ private:
+  struct Work;
+  MoeOptions options_;
+  ThreadPool& pool_;
+  Force force_ = Force::none;
+  std::shared_ptr<Work> work_;
+};
+
+}  // namespace deepinfer::models
