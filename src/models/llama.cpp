@@ -1,7 +1,6 @@
 #include "models/llama.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <string>
@@ -13,45 +12,13 @@
 #include "models/llama_step.h"
 #include "models/llama_weights.h"
 #include "models/profile.h"
+#include "models/rope_rows.h"
+#include "models/row_work.h"
 
 namespace deepinfer::models {
 namespace {
 
 static_assert(cache::kTokensPerPage == kernels::kPageTokens);
-
-// Work of a row region that is worth another worker: below it the caller does all by itself.
-constexpr size_t kFloatsPerChunk = 16384;
-// Neighbouring rows share cache lines in Activations, so they go to one worker.
-constexpr size_t kRowsTogether = 4;
-
-kernels::RopeParameters rope_parameters(const weights::RopeConfig& config) {
-  kernels::RopeParameters rope;
-  rope.theta = config.theta;
-  rope.dims = config.dims;
-  switch (config.scaling) {
-    case weights::RopeScaling::none:
-      rope.scaling = kernels::RopeScalingKind::none;
-      break;
-    case weights::RopeScaling::linear:
-      rope.scaling = kernels::RopeScalingKind::linear;
-      break;
-    case weights::RopeScaling::llama3:
-      rope.scaling = kernels::RopeScalingKind::llama3;
-      break;
-    case weights::RopeScaling::yarn:
-      rope.scaling = kernels::RopeScalingKind::yarn;
-      break;
-  }
-  rope.factor = config.factor;
-  rope.low_freq_factor = config.low_freq_factor;
-  rope.high_freq_factor = config.high_freq_factor;
-  rope.original_context = config.original_context;
-  rope.beta_fast = config.beta_fast;
-  rope.beta_slow = config.beta_slow;
-  rope.attention_factor = config.attention_factor;
-  rope.freq_factors = config.freq_factors;
-  return rope;
-}
 
 kernels::AttentionShape attention_shape(const weights::LlamaConfig& config, KvMode kv) {
   return {.heads = config.heads,
@@ -91,7 +58,8 @@ class Llama final : public Model {
       : config_(std::move(config)),
         options_(options),
         pool_(pool),
-        ops_(kernels::row_ops(options.target.isa)),
+        work_(pool, options.target.isa),
+        ops_(work_.ops()),
         weights_(std::move(weights)),
         widths_(llama_widths(config_)),
         rope_(std::move(rope)),
@@ -113,23 +81,6 @@ class Llama final : public Model {
   Result<void> forward(const StepBatch& batch, StepOutput& output) override;
 
  private:
-  // function(row, worker) for every row, in chunks that are worth a worker.
-  template <class Function>
-  void for_rows(size_t rows, size_t floats_per_row, Function&& function) {
-    const size_t wanted = (kFloatsPerChunk + floats_per_row - 1) / floats_per_row;
-    const size_t per_chunk = (wanted + kRowsTogether - 1) / kRowsTogether * kRowsTogether;
-    pool_.run((rows + per_chunk - 1) / per_chunk, [&](size_t chunk, size_t worker) {
-      const size_t end = std::min(rows, (chunk + 1) * per_chunk);
-      for (size_t row = chunk * per_chunk; row < end; ++row) function(row, worker);
-    });
-  }
-
-  // Called by workers: remembers that a value was no number. found_bad() tells and forgets.
-  void expect_finite(const float* values, size_t count) {
-    if (!ops_.all_finite(values, count)) bad_.store(true, std::memory_order_relaxed);
-  }
-  bool found_bad() { return bad_.exchange(false, std::memory_order_relaxed); }
-
   Result<void> embed(const StepBatch& batch);
   Result<void> attention_part(const StepBatch& batch, size_t layer, size_t& rows);
   Result<void> rotate_and_append(const StepBatch& batch, size_t layer);
@@ -144,6 +95,7 @@ class Llama final : public Model {
   const weights::LlamaConfig config_;
   const ModelOptions options_;
   ThreadPool& pool_;
+  RowWork work_;
   const kernels::RowOps& ops_;
   const LlamaWeights weights_;
   const LlamaWidths widths_;
@@ -155,17 +107,7 @@ class Llama final : public Model {
   kernels::Activations activations_;
   kernels::AttentionWorkspace attention_workspace_;
   Profile profile_;
-  std::atomic<bool> bad_{false};
 };
-
-std::string in_layer(size_t layer, std::string_view operation) {
-  return "layer " + std::to_string(layer) + " " + std::string(operation);
-}
-
-Error not_finite(std::string where) {
-  return Error{ErrorKind::internal, std::move(where), "the result is NaN or infinite",
-               "the weights may be damaged: compare the file's checksum"};
-}
 
 unsigned form_bit(const kernels::PackedMatrix& matrix) {
   return static_cast<unsigned>(matrix.form());
@@ -174,14 +116,14 @@ unsigned form_bit(const kernels::PackedMatrix& matrix) {
 Result<void> Llama::embed(const StepBatch& batch) {
   const auto timer = profile_.measure(Operation::embedding);
   const size_t rows = batch.ids.size();
-  for_rows(rows, widths_.hidden, [&](size_t row, size_t) {
+  work_.for_rows(rows, widths_.hidden, [&](size_t row, size_t) {
     const int32_t id = batch.ids[row];
     check(id >= 0 && static_cast<uint32_t>(id) < config_.vocab, "id outside the vocabulary");
     weights_.embed(static_cast<size_t>(id), step_.residual(row));
     rope_.fill(batch.positions[row], step_.cosine(row), step_.sine(row));
-    expect_finite(step_.residual(row), widths_.hidden);
+    work_.expect_finite(step_.residual(row), widths_.hidden);
   });
-  if (!found_bad()) return {};
+  if (!work_.found_bad()) return {};
   for (size_t row = 0; row < rows; ++row) {
     if (!ops_.all_finite(step_.residual(row), widths_.hidden)) {
       return not_finite("embedding of id " + std::to_string(batch.ids[row]));
@@ -198,12 +140,12 @@ Result<void> Llama::normalize(size_t rows, const std::vector<float>& weight, uns
   const auto timer = profile_.measure(Operation::norm);
   const float eps = static_cast<float>(config_.norm_eps);
   activations_.begin(options_.target, rows, widths_.hidden, forms);
-  for_rows(rows, widths_.hidden, [&](size_t row, size_t worker) {
-    expect_finite(step_.residual(row), widths_.hidden);
+  work_.for_rows(rows, widths_.hidden, [&](size_t row, size_t worker) {
+    work_.expect_finite(step_.residual(row), widths_.hidden);
     ops_.rms_norm(step_.residual(row), weight.data(), eps, step_.scratch(worker), widths_.hidden);
     activations_.fill_row(row, step_.scratch(worker));
   });
-  if (found_bad()) return not_finite(before);
+  if (work_.found_bad()) return not_finite(before);
   return {};
 }
 
@@ -226,11 +168,11 @@ Result<void> Llama::rotate_and_append(const StepBatch& batch, size_t layer) {
   const size_t dim = config_.head_dim;
   const float eps = static_cast<float>(config_.norm_eps);
   step_.select_layer(batch, layer);
-  for_rows(batch.ids.size(), widths_.qkv(), [&](size_t row, size_t) {
+  work_.for_rows(batch.ids.size(), widths_.qkv(), [&](size_t row, size_t) {
     float* query = step_.qkv(row);
     float* keys = query + widths_.query;
     const uint64_t position = batch.positions[row];
-    expect_finite(query, widths_.qkv());
+    work_.expect_finite(query, widths_.qkv());
     const auto finish_head = [&](float* head, const std::vector<float>& norm) {
       if (!norm.empty()) ops_.rms_norm(head, norm.data(), eps, head, dim);
       ops_.rope(head, step_.cosine(row), step_.sine(row), rope_.pairs(), weights_.pairing);
@@ -240,7 +182,7 @@ Result<void> Llama::rotate_and_append(const StepBatch& batch, size_t layer) {
     kernels::kv_append(shape_, step_.page_of(row, position), position % kernels::kPageTokens, keys,
                        keys + widths_.key_value);
   });
-  if (found_bad()) return not_finite(in_layer(layer, "attention q, k, v"));
+  if (work_.found_bad()) return not_finite(in_layer(layer, "attention q, k, v"));
   return {};
 }
 
@@ -293,12 +235,12 @@ Result<void> Llama::attention_part(const StepBatch& batch, size_t layer, size_t&
   {
     const auto timer = profile_.measure(Operation::norm);
     activations_.begin(options_.target, rows, widths_.query, form_bit(w.o));
-    for_rows(rows, widths_.query, [&](size_t row, size_t) {
-      expect_finite(step_.attended(row), widths_.query);
+    work_.for_rows(rows, widths_.query, [&](size_t row, size_t) {
+      work_.expect_finite(step_.attended(row), widths_.query);
       activations_.fill_row(row, step_.attended(row));
     });
   }
-  if (found_bad()) return not_finite(in_layer(layer, "attention"));
+  if (work_.found_bad()) return not_finite(in_layer(layer, "attention"));
   const kernels::Product product[] = {{.weights = &w.o,
                                        .out = step_.residual(0),
                                        .stride = widths_.hidden,
@@ -319,14 +261,14 @@ Result<void> Llama::ffn_part(size_t layer, size_t rows) {
   {
     const auto timer = profile_.measure(Operation::activation);
     activations_.begin(options_.target, rows, widths_.intermediate, form_bit(w.down));
-    for_rows(rows, widths_.intermediate, [&](size_t row, size_t worker) {
+    work_.for_rows(rows, widths_.intermediate, [&](size_t row, size_t worker) {
       float* product = step_.scratch(worker);
       ops_.silu_mul(step_.gate(row), step_.up(row), product, widths_.intermediate);
-      expect_finite(product, widths_.intermediate);
+      work_.expect_finite(product, widths_.intermediate);
       activations_.fill_row(row, product);
     });
   }
-  if (found_bad()) return not_finite(in_layer(layer, "ffn gate and up"));
+  if (work_.found_bad()) return not_finite(in_layer(layer, "ffn gate and up"));
   const kernels::Product product[] = {{.weights = &w.down,
                                        .out = step_.residual(0),
                                        .stride = widths_.hidden,
@@ -347,9 +289,10 @@ Result<void> Llama::logits(size_t rows, StepOutput& output) {
   const kernels::Product product[] = {
       {.weights = &weights_.output, .out = out, .stride = config_.vocab}};
   multiply(Operation::logits, rows, product);
-  for_rows(rows, config_.vocab,
-           [&](size_t row, size_t) { expect_finite(out + row * config_.vocab, config_.vocab); });
-  if (found_bad()) return not_finite("output head");
+  work_.for_rows(rows, config_.vocab, [&](size_t row, size_t) {
+    work_.expect_finite(out + row * config_.vocab, config_.vocab);
+  });
+  if (work_.found_bad()) return not_finite("output head");
   output.wanted_rows = rows;
   return {};
 }
