@@ -88,8 +88,8 @@ class PackedMatrix {
   // panels holds packed_bytes(); 8 KiB of readable memory follow it.
   static Result<PackedMatrix> pack_into(const ScaledView& weights, Target target,
                                         std::span<std::byte> panels);
-  // Bytes of the panels that pack() would make.
-  static Result<size_t> packed_bytes(DType dtype, size_t outputs, size_t inputs, Target target);
+  // Bytes of the panels that pack() would make of it; data is not read and may be null.
+  static Result<size_t> packed_bytes(const ScaledView& weights, Target target);
 
   // The choice that pack() would make, without packing.
   static Result<Choice> explain(DType dtype, size_t outputs, size_t inputs, Target target);

@@ -20,8 +20,9 @@ namespace deepinfer {
 
 struct ScaledView {
   TensorView codes;   // [outputs, inputs]
-  TensorView scales;  // data null: none. F8_E8M0 or F32,
+  TensorView scales;  // data null: none, or folded into panels. F8_E8M0 or F32,
                       // [ceil(outputs / tile_outputs), ceil(inputs / tile_inputs)]
+  // 0: never had scales. When codes are panels, these and scales.dtype still say what is in them.
   uint32_t tile_outputs = 0;
   uint32_t tile_inputs = 0;
 

@@ -90,6 +90,19 @@ const TensorView* Checkpoint::find(std::string_view name) const {
   return &found->view;
 }
 
+Checkpoint::Place Checkpoint::locate(const std::byte* data) const {
+  const std::vector<MappedFile>& files = state_->parts.files;
+  for (size_t file = 0; file < files.size(); ++file) {
+    const std::span<const std::byte> bytes = files[file].bytes();
+    // Compared as integers: the pointers may be of different mappings.
+    const auto at = reinterpret_cast<uintptr_t>(data);
+    const auto begin = reinterpret_cast<uintptr_t>(bytes.data());
+    if (at >= begin && at < begin + bytes.size()) return {file, at - begin};
+  }
+  check(false, "data of another checkpoint");
+  return {};
+}
+
 const std::map<std::string, MetadataValue, std::less<>>& Checkpoint::metadata() const {
   return state_->parts.metadata;
 }

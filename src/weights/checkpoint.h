@@ -57,6 +57,12 @@ class Checkpoint {
 
   const std::vector<NamedTensor>& tensors() const;  // sorted by name
   const TensorView* find(std::string_view name) const;
+  // Where a byte of a tensor's data lies on disk; requires that it is one.
+  struct Place {
+    size_t file = 0;  // index into files()
+    uint64_t offset = 0;
+  };
+  Place locate(const std::byte* data) const;
 
   // GGUF metadata; empty for safetensors.
   const std::map<std::string, MetadataValue, std::less<>>& metadata() const;
