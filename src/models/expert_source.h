@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <functional>
 #include <span>
-#include <string>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"

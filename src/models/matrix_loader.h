@@ -20,6 +20,8 @@ namespace deepinfer::models {
 
 class MatrixLoader {
  public:
+  // total_bytes: of all tensors in the file that will be asked for; progress counts towards it.
+  // The pool and the arena must outlive the loader, the arena its matrices.
   MatrixLoader(kernels::Target target, ThreadPool& pool, Arena& arena, Progress progress,
                size_t total_bytes);
 
@@ -36,7 +38,8 @@ class MatrixLoader {
   size_t bytes() const { return bytes_; }        // packed or mapped so far
 
  private:
-  void note(const TensorView& view);
+  void note(size_t file_bytes);
+  Result<void> note_choice(const TensorView& view, const std::string& name);
 
   kernels::Target target_;
   ThreadPool& pool_;

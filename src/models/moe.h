@@ -36,7 +36,7 @@ namespace deepinfer::models {
 
 struct MoeOptions {
   kernels::Target target;
-  uint32_t quantizer_block = 0;  // faithful: 32 (V4.1), 128 (V4, V3); 0: no rounding
+  uint32_t quantizer_block = 0;  // of `faithful`: 32 (V4.1), 128 (V4); 0: no rounding (V3)
 };
 
 // One layer's router and shared expert; the routed experts live in an ExpertSource.
@@ -60,7 +60,8 @@ struct Routing {
 
 class Moe {
  public:
-  Moe(const MoeOptions& options, ThreadPool& pool) : options_(options), pool_(pool) {}
+  Moe(const MoeOptions& options, ThreadPool& pool);
+  ~Moe();
 
   // Router and shared expert of one layer. An error names the tensor by `where`.
   static Result<MoeLayer> load(const weights::MoeTensors& tensors, const weights::MoeConfig& config,
@@ -75,19 +76,45 @@ class Moe {
                        float* out, const std::string& where, Profile& profile,
                        Routing* routing = nullptr);
 
-  // Forced routing for benchmarks: none, balanced (row r takes experts r*k .. +k-1 modulo E), or
-  // imbalanced (all rows take the first per_token experts).
+  // A dense feed-forward part (the first layers of V3): every row through one expert of weight 1.
+  Result<void> forward_dense(const ExpertMatrices& matrices, float clamp, std::span<const float> h,
+                             size_t rows, float* out, const std::string& where, Profile& profile);
+
+  // Forced routing for benchmarks: none, balanced (row r takes experts r*k .. +k-1 modulo E, rows
+  // counted on from call to call of a layer), or imbalanced (all rows take the first per_token
+  // experts); weights are equal then.
   enum class Force : uint8_t { none, balanced, imbalanced };
-  void set_force(Force force) { force_ = force; }
+  void set_force(Force force);
 
   size_t bytes() const;  // workspace
 
  private:
   struct Work;
+  struct Job;
+  Result<void> route(const MoeLayer& layer, std::span<const float> h, size_t rows,
+                     std::span<const int32_t> ids, std::span<const uint8_t> image,
+                     const std::string& where, Profile& profile);
+  void force_row(const MoeLayer& layer, uint64_t row, int32_t* chosen, float* weights) const;
+  void round_inputs(std::span<const float> h, size_t rows, size_t hidden);
+  // Sorts the (row, expert) pairs by expert: slots. Slots rows*per_token .. are one per row.
+  void sort_slots(const MoeLayer& layer, size_t rows);
+  size_t experts_of_part(size_t first) const;
+  bool reads_rounded(const kernels::PackedMatrix& matrix) const;
+  bool one_input(std::span<const Job> jobs) const;
+  Result<void> run_jobs(std::span<const Job> jobs, float clamp, std::span<const float> h,
+                        const std::string& where, Profile& profile);
+  void gate_and_up(std::span<const Job> jobs, std::span<const float> h, Profile& profile);
+  Result<void> activate(std::span<const Job> jobs, float clamp, const std::string& where);
+  void down(std::span<const Job> jobs, Profile& profile);
+  // out of every row += the results of its slots in [first, end), experts ascending.
+  void add_results(size_t rows, size_t per_token, size_t hidden, size_t first, size_t end,
+                   float* out);
+  Result<void> finish(size_t rows, size_t hidden, float* out, const std::string& where);
+
   MoeOptions options_;
   ThreadPool& pool_;
   Force force_ = Force::none;
-  std::shared_ptr<Work> work_;
+  std::unique_ptr<Work> work_;
 };
 
 }  // namespace deepinfer::models

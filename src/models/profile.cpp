@@ -22,6 +22,16 @@ std::string_view operation_name(Operation operation) {
       return "ffn activation";
     case Operation::ffn_down:
       return "ffn down";
+    case Operation::router:
+      return "router";
+    case Operation::expert_read:
+      return "experts read";
+    case Operation::experts_up:
+      return "experts gate and up";
+    case Operation::experts_down:
+      return "experts down";
+    case Operation::shared_expert:
+      return "shared expert";
     case Operation::logits:
       return "logits";
   }

@@ -26,6 +26,11 @@ enum class Operation {
   ffn_up,
   activation,
   ffn_down,
+  router,
+  expert_read,
+  experts_up,
+  experts_down,
+  shared_expert,
   logits,
 };
 inline constexpr size_t kOperationCount = static_cast<size_t>(Operation::logits) + 1;

@@ -23,10 +23,10 @@ inline bool takes_q8(const kernels::PackedMatrix& matrix) {
 
 class Rounding {
  public:
-  // block: 32 in V4.1, 128 in V4 and V3.
+  // block: 32 in V4.1, 128 in V4; 0: faithful rounds nothing either.
   Rounding(kernels::Target target, uint32_t block)
       : ops_(&kernels::latent_row_ops(target.isa)),
-        on_(target.numerics == kernels::Numerics::faithful),
+        on_(target.numerics == kernels::Numerics::faithful && block != 0),
         block_(block) {}
 
   bool on() const { return on_; }
