@@ -1,0 +1,67 @@
+#pragma once
+
+// What the bodies of the latent rows share: block sizes, scale rules and the values of scale codes.
+// Internal to src/kernels.
+//
+// A block that holds a NaN or an infinity gets the scale code NaN and codes 0: all of it reads as
+// NaN, in every format, and no bit depends on the instruction set. amax travels as the bits of
+// |x|, whose order as integers is that of the values, with infinity and NaN above.
+//
+// Threads: any; pure functions.
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/latent_rows.h"
+
+namespace deepinfer::kernels {
+
+inline constexpr size_t kQ8Block = 32;
+inline constexpr size_t kQ4eBlock = 16;
+inline constexpr size_t kQ4uBlock = 32;
+inline constexpr size_t kV4Block = 64;
+
+inline constexpr uint8_t kUe8m0NaN = 0xFF;
+inline constexpr uint8_t kE4m3NaN = 0x7F;
+inline constexpr uint32_t kInfinityBits = 0x7F800000u;
+
+// Where the parts of a v4 row begin: codes [codes], scales [scales, padding included], bf16 values.
+struct V4Parts {
+  size_t codes = 0;
+  size_t scales = 0;
+
+  explicit V4Parts(const LatentFormat& format)
+      : codes(format.width - format.rope),
+        scales(((codes + kV4Block - 1) / kV4Block + 7) / 8 * 8) {}
+};
+
+// The smallest power of two that is at least max(amax, floor) * factor, as a UE8M0 code.
+inline uint8_t power_scale_code(uint32_t amax_bits, float floor, float factor) {
+  if (amax_bits >= kInfinityBits) return kUe8m0NaN;
+  const float v = std::max(std::bit_cast<float>(amax_bits), floor) * factor;
+  const uint32_t bits = std::bit_cast<uint32_t>(v);
+  return static_cast<uint8_t>((bits >> 23) + ((bits & 0x7FFFFFu) != 0 ? 1u : 0u));
+}
+inline uint8_t q8_scale_code(uint32_t amax_bits) {
+  return power_scale_code(amax_bits, 1e-4f, 1.0f / 448.0f);
+}
+inline uint8_t q4u_scale_code(uint32_t amax_bits) {
+  return power_scale_code(amax_bits, 6.0f * 0x1p-126f, 1.0f / 6.0f);
+}
+// E4M3(q4e_scale(amax)) is the scale; only for finite amax.
+inline float q4e_scale(uint32_t amax_bits) {
+  const float amax = std::max(std::bit_cast<float>(amax_bits), 6.0f * 0x1p-9f);
+  return std::min(amax * (1.0f / 6.0f), 448.0f);
+}
+
+// Exact, as the quantisers' scales are 2^-126 at least and 2^126 at most.
+inline float power_reciprocal(uint8_t code) { return std::bit_cast<float>((254u - code) << 23); }
+
+namespace ref {
+const LatentRowOps& latent_row_ops_table();
+}
+
+}  // namespace deepinfer::kernels
