@@ -41,7 +41,8 @@ struct ScaledView {
 void decode_row(const ScaledView& matrix, uint64_t output, float* out);
 
 // Scales of the shape the tiles ask for, of a dtype that is known; no FP8 NaN code, no scale that
-// is NaN, infinite or negative. Reads everything once. name: how errors call the matrix.
+// is NaN, infinite or negative. Reads everything once; of panels only the shapes: who packed them
+// checked them. name: how errors call the matrix.
 Result<void> check_scaled(const ScaledView& matrix, const std::string& name);
 
 }  // namespace deepinfer
