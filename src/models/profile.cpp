@@ -32,6 +32,14 @@ std::string_view operation_name(Operation operation) {
       return "experts down";
     case Operation::shared_expert:
       return "shared expert";
+    case Operation::hyper_connection:
+      return "hyper-connections";
+    case Operation::compressor:
+      return "compressor";
+    case Operation::indexer:
+      return "indexer";
+    case Operation::engram:
+      return "engram";
     case Operation::logits:
       return "logits";
   }

@@ -31,6 +31,10 @@ enum class Operation {
   experts_up,
   experts_down,
   shared_expert,
+  hyper_connection,
+  compressor,
+  indexer,
+  engram,
   logits,
 };
 inline constexpr size_t kOperationCount = static_cast<size_t>(Operation::logits) + 1;
