@@ -53,6 +53,7 @@ class ExpertSource {
   // pinned. A source that cannot hold all of them at once hands them out in parts: it returns fewer
   // than asked for (at least one), the first ones, and the caller comes back for the rest.
   virtual Result<ExpertLease> acquire(size_t layer, std::span<const int32_t> experts) = 0;
+  // Memory of its own, beside what the model's arena holds.
   virtual size_t resident_bytes() const = 0;
   virtual StreamCounters counters() const { return {}; }
 };

@@ -12,6 +12,12 @@ std::string_view operation_name(Operation operation) {
       return "qkv";
     case Operation::rope:
       return "rope and append";
+    case Operation::query:
+      return "query";
+    case Operation::indexer:
+      return "indexer";
+    case Operation::absorb:
+      return "latent keys and values";
     case Operation::attention:
       return "attention";
     case Operation::attention_output:

@@ -19,7 +19,6 @@ Result<size_t> ResidentExperts::add_layer(const std::vector<weights::ExpertTenso
   layer.reserve(experts.size());
   for (size_t e = 0; e < experts.size(); ++e) {
     layer.push_back(TRY(load_expert(experts[e], where + " expert " + std::to_string(e), loader)));
-    bytes_ += layer.back().bytes();
   }
   layers_.push_back(std::move(layer));
   return layers_.size() - 1;

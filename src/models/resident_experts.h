@@ -26,11 +26,11 @@ class ResidentExperts final : public ExpertSource {
 
   // Never in parts. Requires: layer and experts exist.
   Result<ExpertLease> acquire(size_t layer, std::span<const int32_t> experts) override;
-  size_t resident_bytes() const override { return bytes_; }
+  // None of its own: the matrices count with the arena.
+  size_t resident_bytes() const override { return 0; }
 
  private:
   std::vector<std::vector<ExpertMatrices>> layers_;  // [layers][experts]
-  size_t bytes_ = 0;
 };
 
 // One expert, or a dense or shared feed-forward part, packed; errors name "<name> gate".

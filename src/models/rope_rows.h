@@ -39,6 +39,11 @@ class RopeRows {
     ops.rope(head + head_dim - dims(), at, at + 2 * pairs(), pairs(),
              kernels::RopePairing::interleaved);
   }
+  // The first dims() of head, in half-split pairs: the indexer of V3.2.
+  void rotate_front(const kernels::RowOps& ops, size_t row, float* head) const {
+    const float* at = rows_.as<float>() + row * stride();
+    ops.rope(head, at, at + pairs(), pairs(), kernels::RopePairing::half_split);
+  }
   // By a position that is no row's (an entry's); scratch [dims()].
   void rotate_at(const kernels::RowOps& ops, uint64_t position, float* head, size_t head_dim,
                  float* scratch) const {
