@@ -14,8 +14,6 @@ std::string_view operation_name(Operation operation) {
       return "rope and append";
     case Operation::query:
       return "query";
-    case Operation::indexer:
-      return "indexer";
     case Operation::absorb:
       return "latent keys and values";
     case Operation::attention:

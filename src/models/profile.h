@@ -22,7 +22,6 @@ enum class Operation {
   qkv,
   rope,
   query,
-  indexer,
   absorb,
   attention,
   attention_output,
