@@ -16,12 +16,6 @@ std::string_view operation_name(Operation operation) {
       return "query";
     case Operation::absorb:
       return "latent keys and values";
-    case Operation::hyper:
-      return "hyper-connections";
-    case Operation::compressor:
-      return "compressor";
-    case Operation::indexer:
-      return "indexer";
     case Operation::attention:
       return "attention";
     case Operation::attention_output:
