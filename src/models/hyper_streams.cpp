@@ -49,10 +49,14 @@ void HyperStreams::mix(const HyperConnection& weights, size_t rows) {
                      mixes_.data());
 }
 
-void HyperStreams::collapse(size_t row, const float* pre, const std::vector<float>& norm,
-                            float* out) {
+void HyperStreams::gather(size_t row, const float* pre, float* out) {
   ops_.collapse(this->row(row), pre, shape_.streams, shape_.hidden, out);
   rounding_.bf16(out, shape_.hidden);
+}
+
+void HyperStreams::collapse(size_t row, const float* pre, const std::vector<float>& norm,
+                            float* out) {
+  gather(row, pre, out);
   work_.ops().rms_norm(out, norm.data(), shape_.norm_eps, out, shape_.hidden);
   rounding_.bf16(out, shape_.hidden);
 }

@@ -55,6 +55,8 @@ class HyperStreams {
   void mix(const HyperConnection& weights, size_t rows);
   const kernels::HyperMix& mix_of(size_t row) const { return mixes_[row]; }
 
+  // out [hidden] = sum_j pre[j] stream_j
+  void gather(size_t row, const float* pre, float* out);
   // out [hidden] = rms_norm(sum_j pre[j] stream_j) * norm
   void collapse(size_t row, const float* pre, const std::vector<float>& norm, float* out);
   // Streams of `row` take the sublayer's output f [hidden], which is rounded in place.
