@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 
 namespace deepinfer::models {
 namespace {
@@ -11,6 +12,23 @@ constexpr size_t kLineFloats = Buffer::kAlignment / sizeof(float);
 
 unsigned form_bit(const kernels::PackedMatrix& matrix) {
   return static_cast<unsigned>(matrix.form());
+}
+
+// `matrix` with tiles of `tile_outputs` outputs, a divisor of its own: scale rows are repeated, in
+// `scales`. A group of o_a may start inside of a tile.
+ScaledView cut_tiles(const ScaledView& matrix, uint32_t tile_outputs, Buffer& scales) {
+  ScaledView cut = matrix;
+  cut.tile_outputs = tile_outputs;
+  const uint64_t rows = (matrix.outputs() + tile_outputs - 1) / tile_outputs;
+  cut.scales.shape = {rows, matrix.scales.row_elements()};
+  const size_t row_bytes = matrix.scales.row_size();
+  scales = Buffer(rows * row_bytes);
+  for (uint64_t row = 0; row < rows; ++row) {
+    std::memcpy(scales.data() + row * row_bytes,
+                matrix.scales.row(row * tile_outputs / matrix.tile_outputs), row_bytes);
+  }
+  cut.scales.data = scales.data();
+  return cut;
 }
 
 }  // namespace
@@ -31,8 +49,14 @@ Result<LatentLayer> load_latent_layer(const weights::LatentAttentionTensors& ten
   layer.kv = TRY(loader.matrix(tensors.kv, name + " kv"));
   layer.kv_norm = TRY(loader.floats(tensors.kv_norm, name + " kv norm"));
   layer.sink = TRY(loader.floats(tensors.sink, name + " sink"));
+  ScaledView o_a = tensors.o_a;
+  Buffer scales;
+  if (o_a.scaled() && shape.o_lora % o_a.tile_outputs != 0) {
+    const size_t tile = std::gcd<size_t, size_t>(shape.o_lora, o_a.tile_outputs);
+    o_a = cut_tiles(o_a, static_cast<uint32_t>(tile), scales);
+  }
   for (size_t g = 0; g < shape.o_groups; ++g) {
-    layer.o_a.push_back(TRY(loader.matrix(tensors.o_a.slice_outputs(g * shape.o_lora, shape.o_lora),
+    layer.o_a.push_back(TRY(loader.matrix(o_a.slice_outputs(g * shape.o_lora, shape.o_lora),
                                           name + " o_a group " + std::to_string(g))));
   }
   layer.o_b = TRY(loader.matrix(tensors.o_b, name + " o_b"));
