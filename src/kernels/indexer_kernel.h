@@ -25,8 +25,9 @@ inline constexpr size_t kIndexBlock = 32;  // values of a q4u scale
 struct IndexCodes {
   const int32_t* codes = nullptr;    // [heads][width/4]: for dword d four even, then four odd
                                      // elements, doubled, a signed byte each
-  const int32_t* offsets = nullptr;  // [heads][width/32]: minus 12 times the block's sum of codes
-  const float* scales = nullptr;     // [heads][width/32]: half the block's scale
+  const int32_t* offsets = nullptr;  // [heads][width/32]: minus 12 times the block's sum of codes;
+                                     // AVX2: in the low int16 of two
+  const float* scales = nullptr;  // [heads][width/32]: a quarter of the block's scale
 };
 
 // Entries [first, first + count) of one query.
@@ -46,8 +47,11 @@ struct IndexTile {
 
 struct IndexKernel {
   void (*scores)(const IndexTile& tile, std::byte* scratch);
-  // Bytes of scratch for the shape, 64-byte aligned.
+  // Bytes of scratch for the shape, 64-byte aligned and zero before the first use.
   size_t (*scratch_bytes)(const IndexShape& shape);
+  // Fills IndexCodes from query [heads][width]; null where the body reads floats.
+  void (*encode_query)(const IndexShape& shape, const float* query, int32_t* codes,
+                       int32_t* offsets, float* scales);
 };
 
 namespace ref {

@@ -62,7 +62,8 @@ size_t scratch_bytes(const IndexShape& shape) { return shape.keys.width * sizeof
 }  // namespace
 
 const IndexKernel& index_kernel() {
-  static constexpr IndexKernel kernel = {.scores = scores, .scratch_bytes = scratch_bytes};
+  static constexpr IndexKernel kernel = {
+      .scores = scores, .scratch_bytes = scratch_bytes, .encode_query = nullptr};
   return kernel;
 }
 

@@ -1,0 +1,22 @@
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+
+#include "kernels/cpu/transpose_avx2.h"
+#include "kernels/indexer_kernel.h"
+
+#pragma clang attribute push(__attribute__((target("avx2,fma,f16c,bmi2"))), apply_to = function)
+namespace deepinfer::kernels::avx2 {
+namespace {
+// Heads that go together: their sums and dots fill the registers.
+inline constexpr size_t kCodeHeads = 2;
+inline constexpr size_t kFloatHeads = 4;
+#include "kernels/cpu/indexer.inc"
+}  // namespace
+
+const IndexKernel& index_kernel() { return kIndexKernel; }
+
+}  // namespace deepinfer::kernels::avx2
+#pragma clang attribute pop

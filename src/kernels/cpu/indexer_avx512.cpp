@@ -1,0 +1,24 @@
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+
+#include "kernels/cpu/transpose_avx512.h"
+#include "kernels/indexer_kernel.h"
+
+#pragma clang attribute push(                                                                    \
+    __attribute__((target("avx2,fma,f16c,bmi2,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni"))), \
+    apply_to = function)
+namespace deepinfer::kernels::avx512 {
+namespace {
+// Heads that go together: their sums and dots fill the registers.
+inline constexpr size_t kCodeHeads = 4;
+inline constexpr size_t kFloatHeads = 8;
+#include "kernels/cpu/indexer.inc"
+}  // namespace
+
+const IndexKernel& index_kernel() { return kIndexKernel; }
+
+}  // namespace deepinfer::kernels::avx512
+#pragma clang attribute pop
