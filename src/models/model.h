@@ -70,6 +70,9 @@ struct ModelOptions {
   // Bytes of memory for routed experts (and Engram rows) that are fetched from disk when needed;
   // 0: all weights are resident.
   uint64_t stream_bytes = 0;
+  // The class of every id, [vocab], for Engram (spec v41.md 4.8), from whoever knows the tokenizer;
+  // asked only when the checkpoint has Engram layers and no engram.json.
+  std::function<Result<std::vector<int32_t>>(size_t vocab)> engram_classes = {};
 };
 
 // Where the time of a step goes; filled while profiling is on.

@@ -74,7 +74,8 @@ class ModelRunner {
   struct Feed {
     cache::SequenceCache* cache = nullptr;
     std::vector<int32_t> ids;
-    bool want_all = true;  // else the last row only
+    bool want_all = true;      // else the last row only
+    SequenceStart start = {};  // rows below start.decoder want no logits
   };
 
   static ModelRunner open(const std::string& path, const RunnerOptions& options) {
@@ -102,18 +103,21 @@ class ModelRunner {
     std::vector<uint32_t> row_start = {0};
     std::vector<uint8_t> want;
     std::vector<cache::SequenceCache*> caches;
+    std::vector<SequenceStart> starts;
     for (const Feed& feed : feeds) {
       const uint64_t first = feed.cache->length();
       value_or_die_void(feed.cache->reserve(first + feed.ids.size()));
       for (size_t i = 0; i < feed.ids.size(); ++i) {
         ids.push_back(feed.ids[i]);
         positions.push_back(first + i);
-        want.push_back(feed.want_all || i + 1 == feed.ids.size() ? 1 : 0);
+        const bool wanted = feed.want_all || i + 1 == feed.ids.size();
+        want.push_back(wanted && first + i >= feed.start.decoder ? 1 : 0);
       }
       row_start.push_back(static_cast<uint32_t>(ids.size()));
       caches.push_back(feed.cache);
+      starts.push_back(feed.start);
     }
-    TRY(model_->forward({ids, positions, row_start, want, caches}, output_));
+    TRY(model_->forward({ids, positions, row_start, want, caches, starts}, output_));
     for (const Feed& feed : feeds) feed.cache->set_length(feed.cache->length() + feed.ids.size());
     const float* logits = output_.row(0, vocab());
     return std::vector<float>(logits, logits + output_.wanted_rows * vocab());

@@ -1,0 +1,203 @@
+#include "models/deepseek_v41_weights.h"
+
+#include <string>
+#include <utility>
+
+#include "models/resident_experts.h"
+
+namespace deepinfer::models {
+namespace {
+
+using weights::DeepseekV41Config;
+
+Result<V41Compressor> load_compressor(const weights::V41CompressorTensors& tensors,
+                                      const std::string& name, MatrixLoader& loader) {
+  V41Compressor compressor;
+  compressor.kv = TRY(loader.matrix(tensors.kv, name + " kv"));
+  if (tensors.gate.has_value()) {
+    compressor.gate = TRY(loader.matrix(*tensors.gate, name + " gate"));
+  }
+  compressor.norm = TRY(loader.floats(tensors.norm, name + " norm"));
+  compressor.index_key = TRY(loader.matrix(tensors.index_key, name + " index key"));
+  compressor.index_key_norm = TRY(loader.floats(tensors.index_key_norm, name + " index key norm"));
+  return compressor;
+}
+
+Result<V41Indexer> load_indexer(const weights::V41IndexerTensors& tensors, const std::string& name,
+                                MatrixLoader& loader) {
+  V41Indexer indexer;
+  indexer.q_b = TRY(loader.matrix(tensors.q_b, name + " q_b"));
+  indexer.weights = TRY(loader.matrix(tensors.weights, name + " weights"));
+  return indexer;
+}
+
+Result<EngramLayer> load_engram(const weights::EngramTensors& tensors, const std::string& name,
+                                MatrixLoader& loader) {
+  EngramLayer engram;
+  engram.table = tensors.table;
+  engram.kv = TRY(loader.matrix(tensors.kv, name + " kv"));
+  const std::vector<float> q = TRY(loader.floats(tensors.q_weight, name + " q weight"));
+  engram.weight = TRY(loader.floats(tensors.k_weight, name + " k weight"));
+  for (size_t i = 0; i < q.size(); ++i) engram.weight[i] *= q[i];
+  return engram;
+}
+
+// moe: of the backbone, or of the drafter; source_layer: of the experts' source.
+Result<V41Layer> load_layer(const weights::V41BlockTensors& tensors,
+                            const DeepseekV41Config& config, const weights::MoeConfig& moe,
+                            size_t source_layer, const std::string& where, MatrixLoader& loader) {
+  V41Layer layer;
+  layer.attn_norm = TRY(loader.floats(tensors.attn_norm, where + " attention norm"));
+  layer.ffn_norm = TRY(loader.floats(tensors.ffn_norm, where + " ffn norm"));
+  layer.hc_attn =
+      TRY(load_hyper(tensors.hc_attn, false, where + " attention hyper-connection", loader));
+  layer.hc_ffn = TRY(load_hyper(tensors.hc_ffn, false, where + " ffn hyper-connection", loader));
+  layer.attention = TRY(load_latent_layer(
+      tensors.attention, v41_block_shape(config, KvMode::official), where + " attention", loader));
+  if (tensors.compressor.has_value()) {
+    layer.compressor = TRY(load_compressor(*tensors.compressor, where + " compressor", loader));
+  }
+  if (tensors.indexer.has_value()) {
+    layer.indexer = TRY(load_indexer(*tensors.indexer, where + " indexer", loader));
+  }
+  if (tensors.engram.has_value()) {
+    layer.engram = TRY(load_engram(*tensors.engram, where + " engram", loader));
+  }
+  layer.moe = TRY(Moe::load(tensors.moe, moe, kernels::RouterScore::sqrt_softplus, config.hidden,
+                            source_layer, where, loader));
+  return layer;
+}
+
+weights::MoeConfig draft_moe(const DeepseekV41Config& config) {
+  weights::MoeConfig moe = config.moe;
+  moe.experts = config.dspark.experts;
+  moe.per_token = config.dspark.experts_per_token;
+  return moe;
+}
+
+Result<V41Dspark> load_dspark(const weights::DeepseekV41Tensors& tensors,
+                              const DeepseekV41Config& config, MatrixLoader& loader) {
+  const weights::DsparkTensors& from = *tensors.dspark;
+  V41Dspark dspark;
+  for (size_t i = 0; i < tensors.dspark_stages.size(); ++i) {
+    dspark.stages.push_back(
+        TRY(load_layer(tensors.dspark_stages[i], config, draft_moe(config),
+                       tensors.layers.size() + i, "drafter stage " + std::to_string(i), loader)));
+  }
+  dspark.main_proj = TRY(loader.matrix(from.main_proj, "drafter main projection"));
+  dspark.main_norm = TRY(loader.floats(from.main_norm, "drafter main norm"));
+  dspark.norm = TRY(loader.floats(from.norm, "drafter norm"));
+  TRY(check_scaled(from.markov_embed, "drafter markov embedding"));
+  dspark.markov_embed = from.markov_embed;
+  dspark.markov_head = TRY(loader.matrix(from.markov_head, "drafter markov head"));
+  dspark.confidence = TRY(loader.floats(from.confidence, "drafter confidence"));
+  return dspark;
+}
+
+size_t layer_bytes(const weights::V41BlockTensors& tensors) {
+  size_t bytes = 0;
+  for (const weights::ExpertTensors& e : tensors.moe.experts) {
+    bytes += e.gate.bytes() + e.up.bytes() + e.down.bytes();
+  }
+  const weights::LatentAttentionTensors& a = tensors.attention;
+  for (const ScaledView* view : {&a.q_a, &a.q_b, &a.kv, &a.o_a, &a.o_b, &tensors.moe.shared.gate,
+                                 &tensors.moe.shared.up, &tensors.moe.shared.down}) {
+    bytes += view->bytes();
+  }
+  return bytes + tensors.moe.router.bytes() + tensors.hc_attn.fn.bytes() +
+         tensors.hc_ffn.fn.bytes();
+}
+
+// What the loader will be asked for, near enough for a progress line.
+size_t total_bytes(const weights::DeepseekV41Tensors& tensors) {
+  size_t bytes = tensors.output.bytes();
+  for (const weights::V41BlockTensors& layer : tensors.layers) bytes += layer_bytes(layer);
+  for (const weights::V41BlockTensors& stage : tensors.dspark_stages) bytes += layer_bytes(stage);
+  return bytes;
+}
+
+Result<std::unique_ptr<ExpertSource>> load_experts(const weights::DeepseekV41Tensors& tensors,
+                                                   MatrixLoader& loader) {
+  auto experts = std::make_unique<ResidentExperts>();
+  for (size_t i = 0; i < tensors.layers.size(); ++i) {
+    TRY(experts->add_layer(tensors.layers[i].moe.experts, "layer " + std::to_string(i), loader));
+  }
+  for (size_t i = 0; i < tensors.dspark_stages.size(); ++i) {
+    TRY(experts->add_layer(tensors.dspark_stages[i].moe.experts,
+                           "drafter stage " + std::to_string(i), loader));
+  }
+  return std::unique_ptr<ExpertSource>(std::move(experts));
+}
+
+}  // namespace
+
+size_t V41Layer::bytes() const {
+  size_t bytes = attention.bytes() + hc_attn.bytes() + hc_ffn.bytes() + moe.router.bytes() +
+                 moe.shared.bytes();
+  if (compressor.has_value()) {
+    bytes += compressor->kv.bytes() + compressor->gate.bytes() + compressor->index_key.bytes();
+  }
+  if (indexer.has_value()) bytes += indexer->q_b.bytes() + indexer->weights.bytes();
+  if (engram.has_value()) bytes += engram->kv.bytes();
+  return bytes;
+}
+
+size_t DeepseekV41Weights::resident_bytes() const {
+  return arena.bytes() + experts->resident_bytes();
+}
+
+size_t DeepseekV41Weights::bytes_per_step(const DeepseekV41Config& config) const {
+  const size_t expert_parameters = size_t{3} * config.moe.width * config.hidden;
+  const size_t expert_bytes =
+      config.quantization.fp4_experts
+          ? expert_parameters / 2 + expert_parameters / 32
+          : expert_parameters *
+                (config.quantization.matrices == weights::MatrixStorage::plain ? 2 : 1);
+  size_t bytes = output.bytes();
+  for (const V41Layer& layer : layers) {
+    bytes += layer.bytes() + config.moe.per_token * expert_bytes;
+  }
+  return bytes;
+}
+
+LatentBlockShape v41_block_shape(const DeepseekV41Config& config, KvMode kv) {
+  return {.hidden = config.hidden,
+          .heads = config.heads,
+          .head_dim = config.head_dim,
+          .q_lora = config.q_lora,
+          .o_lora = config.o_lora,
+          .o_groups = config.o_groups,
+          .norm_eps = static_cast<float>(config.norm_eps),
+          .norm_heads = false,
+          .plain_o_a_input = false,
+          .window = {.code = kv == KvMode::f32 ? kernels::LatentCode::f32 : kernels::LatentCode::q8,
+                     .width = config.head_dim,
+                     .rope = 0}};
+}
+
+Result<DeepseekV41Weights> load_deepseek_v41_weights(const weights::Checkpoint& checkpoint,
+                                                     const DeepseekV41Config& config,
+                                                     const ModelOptions& options, ThreadPool& pool,
+                                                     const Progress& progress) {
+  const weights::DeepseekV41Tensors tensors =
+      TRY(weights::read_deepseek_v41_tensors(checkpoint, config));
+  DeepseekV41Weights loaded;
+  MatrixLoader loader(options.target, pool, loaded.arena, progress, total_bytes(tensors));
+  for (size_t i = 0; i < tensors.layers.size(); ++i) {
+    loaded.layers.push_back(TRY(load_layer(tensors.layers[i], config, config.moe, i,
+                                           "layer " + std::to_string(i), loader)));
+  }
+  loaded.experts = TRY(load_experts(tensors, loader));
+  loaded.norm = TRY(loader.floats(tensors.norm, "output norm"));
+  loaded.output = TRY(loader.matrix(tensors.output, "output head"));
+  loaded.embedding = tensors.embedding;
+  if (!dtype_info(loaded.embedding.dtype).decodable) {
+    return Error::unsupported(
+        "embedding", "no decoder for " + std::string(dtype_info(loaded.embedding.dtype).name));
+  }
+  if (tensors.dspark.has_value()) loaded.dspark = TRY(load_dspark(tensors, config, loader));
+  loaded.choices = loader.choices();
+  return loaded;
+}
+
+}  // namespace deepinfer::models

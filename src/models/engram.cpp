@@ -1,0 +1,154 @@
+#include "models/engram.h"
+
+#include <array>
+#include <cmath>
+#include <utility>
+
+namespace deepinfer::models {
+namespace {
+
+// Sums over a row run in kLanes chains, so that compilers vectorise them, on every instruction set
+// in the same order.
+constexpr size_t kLanes = 16;
+
+float fold(const std::array<float, kLanes>& sums) {
+  float total = 0;
+  for (float sum : sums) total += sum;
+  return total;
+}
+
+// sum of x, of x * x * w * y, ..: the three sums that a gate needs.
+struct GateSums {
+  float dot, x, key;
+};
+
+GateSums gate_sums(const float* x, const float* weight, const float* key, size_t n) {
+  std::array<float, kLanes> dot{}, xx{}, kk{};
+  size_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    for (size_t j = 0; j < kLanes; ++j) {
+      dot[j] += x[i + j] * weight[i + j] * key[i + j];
+      xx[j] += x[i + j] * x[i + j];
+      kk[j] += key[i + j] * key[i + j];
+    }
+  }
+  for (size_t j = 0; i < n; ++i, ++j) {
+    dot[j] += x[i] * weight[i] * key[i];
+    xx[j] += x[i] * x[i];
+    kk[j] += key[i] * key[i];
+  }
+  return {fold(dot), fold(xx), fold(kk)};
+}
+
+}  // namespace
+
+Engram::Engram(EngramHash hash, const weights::DeepseekV41Config& config, kernels::Target target,
+               Rounding rounding, RowWork& work, Profile& profile)
+    : hash_(std::move(hash)),
+      hidden_(config.hidden),
+      streams_(config.hyper.streams),
+      head_dim_(config.engram.head_dim),
+      eps_(static_cast<float>(config.norm_eps)),
+      target_(target),
+      rounding_(rounding),
+      work_(work),
+      profile_(profile) {}
+
+Result<void> Engram::create(size_t max_rows, size_t threads) {
+  rows_ = TRY(Buffer::create(threads * hash_.rows_per_position() * head_dim_ * sizeof(float)));
+  key_value_ = TRY(Buffer::create(max_rows * (streams_ + 1) * hidden_ * sizeof(float)));
+  return {};
+}
+
+size_t Engram::bytes() const { return rows_.size() + key_value_.size(); }
+
+size_t Engram::declare(cache::CacheLayout& layout) {
+  layout.growing.push_back({"engram token classes", cache::kTokensPerPage * sizeof(int32_t)});
+  return layout.growing.size() - 1;
+}
+
+void Engram::remember(std::span<const StepRun> runs, std::span<const int32_t> ids,
+                      std::span<const uint8_t> image, size_t stream) {
+  pages_.begin(runs, stream);
+  for (const StepRun& run : runs) {
+    std::byte* const* pages = pages_.of(run.sequence);
+    for (size_t i = 0; i < run.rows; ++i) {
+      const uint64_t position = run.first_position + i;
+      if (position < run.start.entries) continue;  // restored
+      const size_t row = run.first_row + i;
+      reinterpret_cast<int32_t*>(
+          pages[position / cache::kTokensPerPage])[position % cache::kTokensPerPage] =
+          image[row] != 0 ? EngramHash::kDead : hash_.class_of(ids[row]);
+    }
+  }
+}
+
+void Engram::rows_of(const EngramLayer& layer, const StepRun& run, uint64_t position,
+                     uint64_t* out) const {
+  std::array<int32_t, 16> classes;
+  std::byte* const* pages = pages_.of(run.sequence);
+  for (size_t i = 0; i < hash_.ngram(); ++i) {
+    classes[i] = i > position
+                     ? EngramHash::kDead
+                     : reinterpret_cast<const int32_t*>(
+                           pages[(position - i) / cache::kTokensPerPage])[(position - i) %
+                                                                          cache::kTokensPerPage];
+  }
+  hash_.rows(layer.index, std::span(classes).first(hash_.ngram()), out);
+}
+
+Result<void> Engram::apply(const EngramLayer& layer, std::span<const StepRun> runs,
+                           std::span<const uint8_t> image, HyperStreams& streams,
+                           const std::string& where) {
+  const size_t per_position = hash_.rows_per_position(), inputs = per_position * head_dim_;
+  const size_t outputs = (streams_ + 1) * hidden_;
+  const size_t rows = runs.back().first_row + runs.back().rows;
+  std::vector<const StepRun*> run_of(rows);
+  for (const StepRun& run : runs) {
+    std::fill_n(run_of.begin() + static_cast<std::ptrdiff_t>(run.first_row), run.rows, &run);
+  }
+  const auto timer = profile_.measure(Operation::engram, layer.kv.bytes(),
+                                      2.0 * static_cast<double>(rows * inputs * outputs));
+  activations_.begin(target_, rows, inputs, layer.kv.form());
+  work_.for_rows(rows, inputs, [&](size_t row, size_t worker) {
+    const StepRun& run = *run_of[row];
+    std::array<uint64_t, 16 * 256> table_rows;
+    rows_of(layer, run, run.first_position + (row - run.first_row), table_rows.data());
+    float* values = rows_.as<float>() + worker * inputs;
+    for (size_t i = 0; i < per_position; ++i) {
+      decode_row(layer.table, table_rows[i], values + i * head_dim_);
+    }
+    work_.expect_finite(values, inputs);
+    activations_.fill_row(row, values);
+  });
+  if (work_.found_bad()) return not_finite(where + " table");
+  float* key_value = key_value_.as<float>();
+  kernels::matmul(work_.pool(), activations_,
+                  {{.weights = &layer.kv, .out = key_value, .stride = outputs}});
+  work_.for_rows(rows, outputs, [&](size_t row, size_t) {
+    float* kv = key_value + row * outputs;
+    rounding_.bf16(kv, outputs);
+    work_.expect_finite(kv, outputs);
+    if (image[row] == 0) gate_row(layer, kv, streams.row(row));
+  });
+  if (work_.found_bad()) return not_finite(where + " kv");
+  return {};
+}
+
+void Engram::gate_row(const EngramLayer& layer, const float* key_value, float* streams) const {
+  const float width = static_cast<float>(hidden_);
+  const float* value = key_value + streams_ * hidden_;
+  for (size_t s = 0; s < streams_; ++s) {
+    float* x = streams + s * hidden_;
+    const GateSums sums =
+        gate_sums(x, layer.weight.data() + s * hidden_, key_value + s * hidden_, hidden_);
+    const float dot = sums.dot / std::sqrt(sums.x / width + eps_) /
+                      std::sqrt(sums.key / width + eps_) / std::sqrt(width);
+    const float root = std::copysign(std::sqrt(std::max(std::abs(dot), 1e-6f)), dot);
+    const float gate = 1.0f / (1.0f + std::exp(-root));
+    for (size_t i = 0; i < hidden_; ++i) x[i] += gate * value[i];
+    rounding_.bf16(x, hidden_);
+  }
+}
+
+}  // namespace deepinfer::models

@@ -1,0 +1,81 @@
+#pragma once
+
+// Engram: rows of a large table, chosen by the last ids, gated into the residual streams before a
+// layer. Source: spec v41.md 4.8.
+//
+//   e = the position's table rows, concatenated; key[n][D] | value[D] = kv e
+//   dot_j = sum_i X_j[i] w_j[i] key_j[i] / rms(X_j) / rms(key_j) / sqrt(D)   w = q_weight *
+//   k_weight X_j += sigmoid(sign(dot_j) sqrt(max(|dot_j|, 1e-6))) * value             image
+//   positions: not
+//
+// The classes of past ids are a growing stream of the cache, 4 bytes a token: they survive chunks,
+// rollback and resumption like every other entry.
+//
+// Threads: from the thread of forward(), on the pool.
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "kernels/matmul.h"
+#include "models/engram_hash.h"
+#include "models/hyper_streams.h"
+#include "models/profile.h"
+#include "models/rounding.h"
+#include "models/row_work.h"
+#include "models/step_runs.h"
+#include "tensor/scaled_view.h"
+
+namespace deepinfer::models {
+
+// One layer's.
+struct EngramLayer {
+  size_t index = 0;           // of the Engram layers
+  ScaledView table;           // [rows, head_dim] in the file
+  kernels::PackedMatrix kv;   // [(n + 1) * D, rows_per_position * head_dim]
+  std::vector<float> weight;  // [n][D], q_weight * k_weight
+};
+
+class Engram {
+ public:
+  Engram(EngramHash hash, const weights::DeepseekV41Config& config, kernels::Target target,
+         Rounding rounding, RowWork& work, Profile& profile);
+  Result<void> create(size_t max_rows, size_t threads);
+  size_t bytes() const;
+  const EngramHash& hash() const { return hash_; }
+
+  // Declares the growing stream of classes. Returns its index.
+  static size_t declare(cache::CacheLayout& layout);
+
+  // Writes the classes of the step's rows; image [rows]: 1 where the position is of an image.
+  void remember(std::span<const StepRun> runs, std::span<const int32_t> ids,
+                std::span<const uint8_t> image, size_t stream);
+  // Adds to the streams of all rows of the runs.
+  Result<void> apply(const EngramLayer& layer, std::span<const StepRun> runs,
+                     std::span<const uint8_t> image, HyperStreams& streams,
+                     const std::string& where);
+
+  // Table rows of a position, for tests: [rows_per_position()].
+  void rows_of(const EngramLayer& layer, const StepRun& run, uint64_t position,
+               uint64_t* out) const;
+
+ private:
+  void gate_row(const EngramLayer& layer, const float* key_value, float* streams) const;
+
+  const EngramHash hash_;
+  const size_t hidden_, streams_, head_dim_;
+  const float eps_;
+  const kernels::Target target_;
+  const Rounding rounding_;
+  RowWork& work_;
+  Profile& profile_;
+  PageLists pages_;  // of the classes
+  kernels::Activations activations_;
+  Buffer rows_;       // [threads][rows_per_position * head_dim]
+  Buffer key_value_;  // [max_rows][(n + 1) * D]
+};
+
+}  // namespace deepinfer::models
