@@ -60,7 +60,41 @@ inline float q4e_scale(uint32_t amax_bits) {
 // Exact, as the quantisers' scales are 2^-126 at least and 2^126 at most.
 inline float power_reciprocal(uint8_t code) { return std::bit_cast<float>((254u - code) << 23); }
 
+// Value of every UE8M0 and E4M3 code.
+namespace detail {
+constexpr std::array<float, 256> ue8m0_values() {
+  std::array<float, 256> out{};
+  for (uint32_t code = 1; code < 255; ++code) out[code] = std::bit_cast<float>(code << 23);
+  out[0] = 0x1p-127f;
+  out[255] = std::bit_cast<float>(0x7FC00000u);
+  return out;
+}
+constexpr std::array<float, 256> e4m3_values() {
+  std::array<float, 256> out{};
+  for (uint32_t code = 0; code < 128; ++code) {
+    const uint32_t exponent = code >> 3, mantissa = code & 7;
+    const uint32_t normal = ((exponent + 120) << 23) | (mantissa << 20);
+    const float value = exponent == 0 ? static_cast<float>(mantissa) * 0x1p-9f
+                                      : std::bit_cast<float>(code == 127 ? 0x7FC00000u : normal);
+    out[code] = value;
+    out[code + 128] = -value;
+  }
+  return out;
+}
+}  // namespace detail
+inline constexpr std::array<float, 256> kUe8m0Values = detail::ue8m0_values();
+inline constexpr std::array<float, 256> kE4m3Values = detail::e4m3_values();
+
 namespace ref {
+const LatentRowOps& latent_row_ops_table();
+}
+namespace avx2 {
+const LatentRowOps& latent_row_ops_table();
+}
+namespace avx512 {
+const LatentRowOps& latent_row_ops_table();
+}
+namespace emulated512 {
 const LatentRowOps& latent_row_ops_table();
 }
 

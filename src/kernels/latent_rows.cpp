@@ -26,6 +26,18 @@ size_t LatentFormat::row_bytes() const {
   return 0;
 }
 
-const LatentRowOps& latent_row_ops(Isa) { return ref::latent_row_ops_table(); }
+const LatentRowOps& latent_row_ops(Isa isa) {
+  switch (isa) {
+    case Isa::ref:
+      break;
+    case Isa::avx2:
+      return avx2::latent_row_ops_table();
+    case Isa::avx512:
+      return avx512::latent_row_ops_table();
+    case Isa::emulated512:
+      return emulated512::latent_row_ops_table();
+  }
+  return ref::latent_row_ops_table();
+}
 
 }  // namespace deepinfer::kernels

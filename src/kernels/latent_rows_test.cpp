@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/thread_pool.h"
 #include "tensor/dtype.h"
 #include "tests/golden_file.h"
 
@@ -200,6 +201,24 @@ TEST(LatentRows, EveryInstructionSetGivesTheBitsOfReference) {
       }
     }
   }
+}
+
+// The same on a worker of a pool, where results that would be denormal flush to zero.
+TEST(LatentRows, FlushToZeroChangesNoInstructionSetAlone) {
+  const auto pool = ThreadPool::create({.threads = 1}).value();
+  pool->run(1, [](size_t, size_t) {
+    for (const LatentFormat& format : formats()) {
+      std::vector<float> x = test_row(format.width, 0);
+      for (size_t i = 0; i < x.size(); ++i) x[i] *= i % 64 < 32 ? 0x1p-128f : 0x1p-120f;
+      const std::vector<std::byte> row = encoded(Isa::ref, format, x);
+      const std::vector<float> values = decoded(Isa::ref, format, row);
+      for (Isa isa : all_isas()) {
+        EXPECT_TRUE(same_bytes(encoded(isa, format, x), row)) << name(format) << isa_name(isa);
+        EXPECT_TRUE(same_bytes(decoded(isa, format, row), values)) << name(format) << isa_name(isa);
+        EXPECT_TRUE(same_bytes(rounded(isa, format, x), values)) << name(format) << isa_name(isa);
+      }
+    }
+  });
 }
 
 // A quantised value is at most half a step of its block away.

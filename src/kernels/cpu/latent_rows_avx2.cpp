@@ -1,0 +1,21 @@
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "kernels/cpu/row_codes_avx2.h"
+#include "kernels/latent_row_tables.h"
+#include "tensor/dtype.h"
+
+#pragma clang attribute push(__attribute__((target("avx2,fma,f16c,bmi2"))), apply_to = function)
+namespace deepinfer::kernels::avx2 {
+namespace {
+#include "kernels/cpu/latent_decode.inc"
+
+#include "kernels/cpu/latent_rows.inc"
+}  // namespace
+
+const LatentRowOps& latent_row_ops_table() { return kLatentRowOps; }
+
+}  // namespace deepinfer::kernels::avx2
+#pragma clang attribute pop
