@@ -12,7 +12,8 @@ set -euo pipefail
 build=(
   make clang-19 mold ccache cmake ninja-build pkg-config git ca-certificates python3 python3-pip
   libfmt-dev nlohmann-json3-dev libsimdjson-dev libxxhash-dev libssl-dev libpcre2-dev
-  libutf8proc-dev libcli11-dev libtomlplusplus-dev libedit-dev
+  libutf8proc-dev liburing-dev libcli11-dev libtomlplusplus-dev libedit-dev
+  libjpeg62-turbo-dev libpng-dev libwebp-dev
 )
 test=(libgtest-dev libgmock-dev libbenchmark-dev python3-venv)
 sanitize=(libclang-rt-19-dev llvm-19)
