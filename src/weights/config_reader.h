@@ -22,8 +22,14 @@ inline constexpr uint64_t kHeadLimit = 4096;       // heads, and values of a hea
 inline constexpr uint64_t kVocabLimit = 1u << 24;
 inline constexpr uint64_t kContextLimit = uint64_t{1} << 31;
 
-// "llama" -> Family::llama: the word both dialects use.
+// "llama" -> Family::llama: model_type of config.json.
 std::optional<Family> family_from_name(std::string_view name);
+// The family of general.architecture. Unknown ones and V4.1's are unsupported.
+Result<Family> read_gguf_family(const Metadata& metadata, const std::string& source);
+
+// The number of tokens listed, or vocab_size; and the ids of begin and end.
+Result<uint32_t> read_gguf_vocab(const MetadataReader& reader, const std::string& prefix);
+Result<void> read_gguf_ids(const MetadataReader& reader, ModelConfig& config);
 
 // Everything but what only the tensors tell (tied embeddings, biases, rope_freqs).
 Result<LlamaConfig> parse_gguf_llama_config(const Metadata& metadata, const std::string& source);

@@ -73,7 +73,9 @@ struct V4BlockTensors {
 };
 struct V4MtpTensors {
   V4BlockTensors block;
-  ScaledView e_proj, h_proj;        // [D, D]
+  ScaledView e_proj, h_proj;  // [D, D]
+  std::optional<ScaledView>
+      eh_proj;                      // [D, 2D] instead of both, in some GGUF files: e's inputs first
   TensorView e_norm, h_norm, norm;  // [D]
   HyperTensors head;
 };
@@ -168,8 +170,10 @@ struct V3LayerTensors {
   ScaledView q_b;      // [H*(nope+rope), q_lora or D]
   ScaledView kv_a;     // [kv_lora + rope, D]
   TensorView kv_norm;  // [kv_lora]
-  ScaledView kv_b;     // [H*(nope+value), kv_lora]
-  ScaledView o;        // [D, H*value]
+  ScaledView kv_b;     // [H*(nope+value), kv_lora]; no data when k_b and v_b are there (GGUF)
+  std::optional<ScaledView> k_b;  // [H*kv_lora, nope]: of each head, kv_b's key rows transposed
+  std::optional<ScaledView> v_b;  // [H*value, kv_lora]
+  ScaledView o;                   // [D, H*value]
   std::optional<V3IndexerTensors> indexer;
   std::optional<ExpertTensors> dense;
   std::optional<MoeTensors> moe;

@@ -10,12 +10,13 @@
 namespace deepinfer::weights {
 namespace {
 
-Result<Family> read_family(const MetadataReader& reader, const std::string& source) {
-  const std::string name = TRY(reader.text("general.architecture"));
-  if (const std::optional<Family> family = family_from_name(name)) return *family;
-  return Error::unsupported(
-      source,
-      fmt::format("unknown architecture {}, known are llama, qwen2, qwen3", printable(name)));
+// The dense families; the others have readers of their own.
+Result<Family> read_llama_family(const Metadata& metadata, const std::string& source) {
+  const Family family = TRY(read_gguf_family(metadata, source));
+  if (family <= Family::qwen3) return family;
+  return Error::unsupported(source, fmt::format("is of the family {}, expected llama, qwen2 or "
+                                                "qwen3",
+                                                family_name(family)));
 }
 
 // Keys under the architecture's prefix that change what is computed, with the only value that this
@@ -113,7 +114,36 @@ Result<uint32_t> read_head_dim(const MetadataReader& reader, const std::string& 
   return config.hidden / config.heads;
 }
 
-Result<uint32_t> read_vocab(const MetadataReader& reader, const std::string& prefix) {
+}  // namespace
+
+Result<Family> read_gguf_family(const Metadata& metadata, const std::string& source) {
+  const MetadataReader reader(metadata, source);
+  const std::string name = TRY(reader.text("general.architecture"));
+  struct Architecture {
+    std::string_view name;
+    Family family;
+  };
+  constexpr Architecture kKnown[] = {{"llama", Family::llama},
+                                     {"qwen2", Family::qwen2},
+                                     {"qwen3", Family::qwen3},
+                                     {"deepseek2", Family::deepseek_v3},
+                                     {"deepseek4", Family::deepseek_v4}};
+  std::string known;
+  for (const Architecture& one : kKnown) {
+    if (one.name == name) return one.family;
+    known += fmt::format("{}{}", known.empty() ? "" : ", ", one.name);
+  }
+  if (name == "deepseek41") {
+    return Error::unsupported(source,
+                              "architecture deepseek41: files name the tensors of V4.1 in several "
+                              "ways, none of them settled",
+                              "use the official safetensors");
+  }
+  return Error::unsupported(
+      source, fmt::format("unknown architecture {}, known are {}", printable(name), known));
+}
+
+Result<uint32_t> read_gguf_vocab(const MetadataReader& reader, const std::string& prefix) {
   const std::string key = prefix + "vocab_size";
   const std::string list = "tokenizer.ggml.tokens";
   if (!reader.has(list)) return static_cast<uint32_t>(TRY(reader.integer(key, 1, kVocabLimit)));
@@ -130,7 +160,7 @@ Result<uint32_t> read_vocab(const MetadataReader& reader, const std::string& pre
   return static_cast<uint32_t>(vocab);
 }
 
-Result<void> read_ids(const MetadataReader& reader, LlamaConfig& config) {
+Result<void> read_gguf_ids(const MetadataReader& reader, ModelConfig& config) {
   const auto id = [&](const char* key) -> Result<std::optional<uint32_t>> {
     if (!reader.has(key)) return std::optional<uint32_t>();
     return std::optional<uint32_t>(
@@ -144,12 +174,10 @@ Result<void> read_ids(const MetadataReader& reader, LlamaConfig& config) {
   return {};
 }
 
-}  // namespace
-
 Result<LlamaConfig> parse_gguf_llama_config(const Metadata& metadata, const std::string& source) {
   const MetadataReader reader(metadata, source);
   LlamaConfig config;
-  config.family = TRY(read_family(reader, source));
+  config.family = TRY(read_llama_family(metadata, source));
   const std::string prefix = std::string(family_name(config.family)) + ".";
   const auto count = [&](const char* key, uint64_t most) -> Result<uint32_t> {
     return static_cast<uint32_t>(TRY(reader.integer(prefix + key, 1, most)));
@@ -161,13 +189,13 @@ Result<LlamaConfig> parse_gguf_llama_config(const Metadata& metadata, const std:
   config.kv_heads = static_cast<uint32_t>(
       TRY(reader.integer_or(prefix + "attention.head_count_kv", 1, kHeadLimit, config.heads)));
   config.head_dim = TRY(read_head_dim(reader, prefix, config, source));
-  config.vocab = TRY(read_vocab(reader, prefix));
+  config.vocab = TRY(read_gguf_vocab(reader, prefix));
   config.context = TRY(count("context_length", kContextLimit));
   config.norm_eps = TRY(reader.number(prefix + "attention.layer_norm_rms_epsilon"));
   TRY(refuse_options(reader, prefix, config.head_dim));
   config.rope = TRY(read_rope(reader, prefix, config.head_dim, config.context));
   config.qk_norm = config.family == Family::qwen3;
-  TRY(read_ids(reader, config));
+  TRY(read_gguf_ids(reader, config));
   TRY(check_llama_config(config, source));
   return config;
 }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "weights/config_reader.h"
+#include "weights/json_fields.h"
 #include "weights/tensor_table.h"
 
 namespace deepinfer::weights {
@@ -17,171 +18,20 @@ using simdjson::dom::array;
 using simdjson::dom::element;
 using simdjson::dom::object;
 
-constexpr size_t kConfigLimit = size_t{16} << 20;
-
-// Fields of one JSON object; null counts as absent, as transformers has it.
-class Fields {
- public:
-  Fields(object fields, std::string source) : fields_(fields), source_(std::move(source)) {}
-
-  const std::string& source() const { return source_; }
-  std::string thing(std::string_view key) const { return fmt::format("{}: {}", source_, key); }
-
-  std::optional<element> find(std::string_view key) const {
-    element value;
-    if (fields_.at_key(key).get(value) != SUCCESS || value.is_null()) return std::nullopt;
-    return value;
-  }
-  bool has(std::string_view key) const { return find(key).has_value(); }
-
-  Error mismatch(std::string_view key, const element& value, std::string expected) const {
-    return Error::corrupt(thing(key), fmt::format("is {}, expected {}",
-                                                  printable(simdjson::to_string(value)), expected));
-  }
-
-  Result<uint32_t> count(std::string_view key, uint64_t most) const {
-    const std::optional<element> value = find(key);
-    if (!value) return Error::corrupt(thing(key), "is missing");
-    uint64_t number = 0;
-    if (value->get(number) != SUCCESS || number < 1 || number > most) {
-      return mismatch(key, *value, fmt::format("a whole number from 1 to {}", most));
-    }
-    return static_cast<uint32_t>(number);
-  }
-  Result<uint32_t> count_or(std::string_view key, uint64_t most, uint32_t fallback) const {
-    if (!has(key)) return fallback;
-    return count(key, most);
-  }
-
-  Result<double> number(std::string_view key) const {
-    const std::optional<element> value = find(key);
-    if (!value) return Error::corrupt(thing(key), "is missing");
-    double number = 0;
-    if (value->get(number) != SUCCESS || !std::isfinite(number)) {
-      return mismatch(key, *value, "a number");
-    }
-    return number;
-  }
-  Result<double> number_or(std::string_view key, double fallback) const {
-    if (!has(key)) return fallback;
-    return number(key);
-  }
-
-  Result<bool> flag_or(std::string_view key, bool fallback) const {
-    const std::optional<element> value = find(key);
-    if (!value) return fallback;
-    bool flag = false;
-    if (value->get(flag) != SUCCESS) return mismatch(key, *value, "true or false");
-    return flag;
-  }
-
-  Result<std::string> text_or(std::string_view key, std::string_view fallback) const {
-    const std::optional<element> value = find(key);
-    if (!value) return std::string(fallback);
-    std::string_view text;
-    if (value->get(text) != SUCCESS) return mismatch(key, *value, "a string");
-    return std::string(text);
-  }
-
-  // The object under key; nullopt when absent.
-  Result<std::optional<Fields>> child(std::string_view key) const {
-    const std::optional<element> value = find(key);
-    if (!value) return std::optional<Fields>();
-    object inner;
-    if (value->get(inner) != SUCCESS) return mismatch(key, *value, "an object");
-    return std::optional<Fields>(Fields(inner, thing(key)));
-  }
-
-  // One id or a list of ids; none when absent.
-  Result<std::vector<uint32_t>> ids(std::string_view key) const {
-    std::vector<uint32_t> found;
-    const std::optional<element> value = find(key);
-    if (!value) return found;
-    array list;
-    if (value->get(list) != SUCCESS) {
-      found.push_back(TRY(id(key, *value)));
-      return found;
-    }
-    for (const element item : list) {
-      const uint32_t token = TRY(id(key, item));
-      if (std::ranges::count(found, token) == 0) found.push_back(token);
-    }
-    return found;
-  }
-
- private:
-  Result<uint32_t> id(std::string_view key, const element& value) const {
-    uint64_t number = 0;
-    if (value.get(number) != SUCCESS || number >= kVocabLimit) {
-      return mismatch(key, value, "token ids");
-    }
-    return static_cast<uint32_t>(number);
-  }
-
-  object fields_;
-  std::string source_;
-};
-
-Result<Fields> parse_object(simdjson::dom::parser& parser, std::string_view json,
-                            const std::string& source) {
-  if (json.size() > kConfigLimit) {
-    return Error::exhausted(source,
-                            fmt::format("is {} bytes, the limit is {}", json.size(), kConfigLimit));
-  }
-  object root;
-  const simdjson::error_code failure = parser.parse(json.data(), json.size()).get(root);
-  if (failure != SUCCESS) {
-    return Error::corrupt(
-        source, fmt::format("is not a JSON object: {}", simdjson::error_message(failure)));
-  }
-  return Fields(root, source);
-}
-
-Result<Family> read_family(const Fields& fields) {
-  struct Architecture {
-    std::string_view name;
-    Family family;
-  };
-  constexpr Architecture kKnown[] = {{"LlamaForCausalLM", Family::llama},
-                                     {"Qwen2ForCausalLM", Family::qwen2},
-                                     {"Qwen3ForCausalLM", Family::qwen3}};
-  std::string name;
-  if (const std::optional<element> value = fields.find("architectures")) {
-    array names;
-    std::string_view first;
-    if (value->get(names) != SUCCESS || names.size() != 1 || names.at(0).get(first) != SUCCESS) {
-      return fields.mismatch("architectures", *value, "a list of one name");
-    }
-    name = std::string(first);
-    for (const Architecture& known : kKnown) {
-      if (known.name == name) return known.family;
-    }
-  } else {
-    name = TRY(fields.text_or("model_type", ""));
-    if (name.empty()) return Error::corrupt(fields.thing("architectures"), "is missing");
-    if (const std::optional<Family> family = family_from_name(name)) return *family;
-  }
-  return Error::unsupported(fields.source(),
-                            fmt::format("unknown architecture {}, known are LlamaForCausalLM, "
-                                        "Qwen2ForCausalLM, Qwen3ForCausalLM",
-                                        printable(name)));
-}
-
-Result<void> require_flag(const Fields& fields, std::string_view key, bool expected) {
-  if (TRY(fields.flag_or(key, expected)) == expected) return {};
+// The family, when it is one of these.
+Result<Family> read_llama_family(const Fields& fields) {
+  const Family family = TRY(read_family(fields));
+  if (family <= Family::qwen3) return family;
   return Error::unsupported(
-      fields.thing(key), fmt::format("is {}, this program computes {} only", !expected, expected));
+      fields.source(),
+      fmt::format("is of the family {}, expected llama, qwen2 or qwen3", family_name(family)));
 }
 
 // Options of these families that change what is computed and that this program does not do.
 Result<void> refuse_options(const Fields& fields) {
-  const std::string activation = TRY(fields.text_or("hidden_act", "silu"));
-  if (activation != "silu") {
-    return Error::unsupported(fields.thing("hidden_act"),
-                              fmt::format("is {}, known is silu", printable(activation)));
-  }
+  TRY(fields.require_text("hidden_act", "silu"));
   for (const char* key : {"mlp_bias", "use_sliding_window", "rope_interleaved", "use_mrope"}) {
-    TRY(require_flag(fields, key, false));
+    TRY(fields.require_flag(key, false));
   }
   if (fields.has("quantization_config")) {
     return Error::unsupported(fields.thing("quantization_config"),
@@ -207,7 +57,7 @@ Result<void> refuse_options(const Fields& fields) {
 }
 
 Result<void> read_yarn(const Fields& scaling, uint32_t context, RopeConfig& rope) {
-  TRY(require_flag(scaling, "truncate", true));
+  TRY(scaling.require_flag("truncate", true));
   rope.original_context = TRY(scaling.number_or("original_max_position_embeddings", context));
   rope.beta_fast = TRY(scaling.number_or("beta_fast", 32.0));
   rope.beta_slow = TRY(scaling.number_or("beta_slow", 1.0));
@@ -282,9 +132,9 @@ Result<uint32_t> read_head_dim(const Fields& fields, const LlamaConfig& config) 
 
 Result<LlamaConfig> parse_hf_llama_config(std::string_view json, const std::string& source) {
   simdjson::dom::parser parser;
-  const Fields fields = TRY(parse_object(parser, json, source));
+  const Fields fields = TRY(parse_fields(parser, json, source));
   LlamaConfig config;
-  config.family = TRY(read_family(fields));
+  config.family = TRY(read_llama_family(fields));
   TRY(refuse_options(fields));
   config.layers = TRY(fields.count("num_hidden_layers", kLayerLimit));
   config.hidden = TRY(fields.count("hidden_size", kWidthLimit));
@@ -310,7 +160,7 @@ Result<LlamaConfig> parse_hf_llama_config(std::string_view json, const std::stri
 
 Result<std::vector<uint32_t>> parse_hf_eos_ids(std::string_view json, const std::string& source) {
   simdjson::dom::parser parser;
-  const Fields fields = TRY(parse_object(parser, json, source));
+  const Fields fields = TRY(parse_fields(parser, json, source));
   return fields.ids("eos_token_id");
 }
 

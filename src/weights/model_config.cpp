@@ -7,6 +7,8 @@
 #include <cstring>
 
 #include "weights/config_reader.h"
+#include "weights/deepseek_config.h"
+#include "weights/deepseek_config_parts.h"
 #include "weights/tensor_table.h"
 
 namespace deepinfer::weights {
@@ -157,9 +159,12 @@ std::string_view family_name(Family family) {
 }
 
 std::optional<Family> family_from_name(std::string_view name) {
-  for (const Family family : {Family::llama, Family::qwen2, Family::qwen3}) {
+  for (const Family family : {Family::llama, Family::qwen2, Family::qwen3, Family::deepseek_v3,
+                              Family::deepseek_v32, Family::deepseek_v4, Family::deepseek_v41}) {
     if (family_name(family) == name) return family;
   }
+  // What the text part of a V4.1 configuration calls itself.
+  if (name == "deepseek_v41_text") return Family::deepseek_v41;
   return std::nullopt;
 }
 
@@ -189,11 +194,29 @@ Result<void> check_llama_config(const LlamaConfig& config, const std::string& so
 }
 
 Result<Family> read_family(const Checkpoint& checkpoint) {
-  return TRY(read_llama_config(checkpoint)).family;
+  if (checkpoint.container() == Container::gguf) {
+    return read_gguf_family(checkpoint.metadata(), checkpoint.path());
+  }
+  const ConfigText file = config_text(checkpoint);
+  return parse_hf_family(file.text, file.source);
 }
 
 Result<ModelConfig> read_model_config(const Checkpoint& checkpoint) {
-  return TRY(read_llama_config(checkpoint));
+  switch (TRY(read_family(checkpoint))) {
+    case Family::llama:
+    case Family::qwen2:
+    case Family::qwen3:
+      return TRY(read_llama_config(checkpoint));
+    case Family::deepseek_v3:
+    case Family::deepseek_v32:
+      return TRY(read_deepseek_v3_config(checkpoint));
+    case Family::deepseek_v4:
+      return TRY(read_deepseek_v4_config(checkpoint));
+    case Family::deepseek_v41:
+      return TRY(read_deepseek_v41_config(checkpoint));
+  }
+  check(false, "every family has a reader");
+  return ModelConfig();
 }
 
 Result<LlamaConfig> read_llama_config(const Checkpoint& checkpoint) {

@@ -69,7 +69,8 @@ TEST(LlamaConfig, NamesArchitecturesItDoesNotKnow) {
     const std::string folder = entry.path().filename().string();
     const std::string text = read_golden("configs/" + folder + "/config.json");
     const std::string name = nlohmann::json::parse(text)["architectures"][0];
-    expect_error(parse_hf_llama_config(text, folder), "unsupported", {folder, name, "LlamaForCausalLM"});
+    expect_error(parse_hf_llama_config(text, folder), "unsupported",
+                 {folder, name, "LlamaForCausalLM"});
   }
 }
 

@@ -2,11 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <set>
 #include <string>
 
+#include "weights/deepseek_roles.h"
 #include "weights/deepseek_tensors.h"
-#include "weights/tensor_table.h"
 
 namespace deepinfer::weights {
 namespace {
@@ -18,49 +17,16 @@ std::string_view without_prefix(std::string_view name) {
   return name;
 }
 
-// Hands out tensors by name and remembers which were asked for.
+// Names are taken in full; every one is plain.
 class VisionRoles {
  public:
-  explicit VisionRoles(const Checkpoint& checkpoint) : checkpoint_(checkpoint) {}
-
-  Result<TensorView> take(const std::string& role, const Shape& expected) {
-    std::string name = role;
-    const TensorView* view = checkpoint_.find(name);
-    if (view == nullptr) {
-      name = std::string(kModelPrefix) + role;
-      view = checkpoint_.find(name);
-    }
-    const std::string thing = tensor_thing(checkpoint_.path(), view == nullptr ? role : name);
-    if (view == nullptr) {
-      return Error::corrupt(
-          thing, fmt::format("is missing, config asks for one of shape {}", expected.text()));
-    }
-    if (view->shape != expected) {
-      return Error::corrupt(
-          thing, fmt::format("file has {}, config says {}", view->shape.text(), expected.text()));
-    }
-    if (view->dtype != DType::bf16 && view->dtype != DType::f16 && view->dtype != DType::f32) {
-      return Error::unsupported(thing, fmt::format("is stored as {}, expected BF16, F16 or F32",
-                                                   dtype_info(view->dtype).name));
-    }
-    used_.insert(std::move(name));
-    return *view;
-  }
-
-  Result<void> check_all_used() const {
-    for (const NamedTensor& tensor : checkpoint_.tensors()) {
-      if (!is_vision_name(tensor.name) || used_.contains(tensor.name)) continue;
-      return Error::unsupported(
-          tensor_thing(checkpoint_.files()[tensor.file], tensor.name),
-          fmt::format("of shape {} has no place in the vision encoder the config describes",
-                      tensor.view.shape.text()));
-    }
-    return {};
+  explicit VisionRoles(DeepseekRoles& roles) : roles_(roles) {}
+  Result<TensorView> take(const std::string& name, const Shape& shape) {
+    return roles_.plain(name, shape, DType::bf16);
   }
 
  private:
-  const Checkpoint& checkpoint_;
-  std::set<std::string, std::less<>> used_;
+  DeepseekRoles& roles_;
 };
 
 Result<VisionTensors::Block> read_block(VisionRoles& roles, uint32_t n,
@@ -87,9 +53,10 @@ bool is_vision_name(std::string_view name) {
          role == "image_end" || role == "image_newline";
 }
 
-Result<VisionTensors> read_vision_tensors(const Checkpoint& checkpoint, const VisionConfig& config,
-                                          uint32_t text_hidden) {
-  VisionRoles roles(checkpoint);
+Result<VisionTensors> read_vision_roles(DeepseekRoles& plain, const VisionConfig& config,
+                                        uint32_t text_hidden) {
+  VisionRoles roles(plain);
+  plain.enter(Part::vision);
   const uint64_t width = config.hidden, text = text_hidden;
   const uint64_t patch = uint64_t{3} * config.patch * config.patch;
   const uint64_t merged = width * config.downsample * config.downsample;
@@ -108,7 +75,14 @@ Result<VisionTensors> read_vision_tensors(const Checkpoint& checkpoint, const Vi
   tensors.image_start = TRY(roles.take("image_start", {text}));
   tensors.image_end = TRY(roles.take("image_end", {text}));
   tensors.image_newline = TRY(roles.take("image_newline", {text}));
-  TRY(roles.check_all_used());
+  return tensors;
+}
+
+Result<VisionTensors> read_vision_tensors(const Checkpoint& checkpoint, const VisionConfig& config,
+                                          uint32_t text_hidden) {
+  DeepseekRoles roles(checkpoint, QuantizationConfig());
+  VisionTensors tensors = TRY(read_vision_roles(roles, config, text_hidden));
+  TRY(roles.check_all_used([](std::string_view name) { return !is_vision_name(name); }));
   return tensors;
 }
 
