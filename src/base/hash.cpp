@@ -19,6 +19,25 @@ Hash128 xxh3_128(std::span<const std::byte> bytes, uint64_t seed) {
   return {hash.low64, hash.high64};
 }
 
+struct Xxh3::State {
+  XXH3_state_t* state = ::XXH3_createState();
+  ~State() { ::XXH3_freeState(state); }
+};
+
+Xxh3::Xxh3() : state_(std::make_unique<State>()) {
+  check(state_->state && ::XXH3_64bits_reset(state_->state) == XXH_OK, "XXH3 state");
+}
+Xxh3::~Xxh3() = default;
+Xxh3::Xxh3(Xxh3&& other) noexcept = default;
+Xxh3& Xxh3::operator=(Xxh3&& other) noexcept = default;
+
+void Xxh3::update(std::span<const std::byte> bytes) {
+  check(state_ && ::XXH3_64bits_update(state_->state, bytes.data(), bytes.size()) == XXH_OK,
+        "XXH3 update");
+}
+
+uint64_t Xxh3::digest() const { return ::XXH3_64bits_digest(state_->state); }
+
 namespace {
 
 // Fetched once: the look-up costs more than hashing a short block.

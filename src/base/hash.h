@@ -29,6 +29,22 @@ struct Hash128 {
 uint64_t xxh3_64(std::span<const std::byte> bytes, uint64_t seed = 0);
 Hash128 xxh3_128(std::span<const std::byte> bytes, uint64_t seed = 0);
 
+// XXH3-64 in pieces: digest() of the pieces so far equals xxh3_64() of them in a row.
+class Xxh3 {
+ public:
+  Xxh3();
+  ~Xxh3();
+  Xxh3(Xxh3&& other) noexcept;
+  Xxh3& operator=(Xxh3&& other) noexcept;
+
+  void update(std::span<const std::byte> bytes);
+  uint64_t digest() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
 using Sha256Digest = std::array<std::byte, 32>;
 
 Sha256Digest sha256(std::span<const std::byte> bytes);

@@ -56,5 +56,15 @@ TEST(Hash, Xxh3KnowsItsVectorsAndItsSeed) {
   EXPECT_NE(xxh3_64(bytes("abc")), xxh3_64(bytes("abc"), 1));
 }
 
+TEST(Hash, Xxh3InPiecesEqualsTheWhole) {
+  std::string text;
+  for (int i = 0; i < 5000; ++i) text += static_cast<char>('a' + i * 7 % 26);
+  for (const size_t piece : {1u, 17u, 256u, 5000u}) {
+    Xxh3 hash;
+    for (size_t at = 0; at < text.size(); at += piece) hash.update(bytes(text.substr(at, piece)));
+    EXPECT_EQ(hash.digest(), xxh3_64(bytes(text))) << piece;
+  }
+}
+
 }  // namespace
 }  // namespace deepinfer

@@ -1,6 +1,10 @@
 #include "base/memory.h"
 
+#include <algorithm>
+#include <optional>
+
 #include "base/file.h"
+#include "base/process_limits.h"
 #include "base/system.h"
 
 namespace deepinfer {
@@ -22,5 +26,11 @@ MemoryUse memory_use() {
 uint64_t total_memory_bytes() { return proc_kilobytes(proc("/proc/meminfo"), "MemTotal"); }
 
 uint64_t available_memory_bytes() { return proc_kilobytes(proc("/proc/meminfo"), "MemAvailable"); }
+
+uint64_t usable_memory_bytes() {
+  const uint64_t total = total_memory_bytes();
+  const std::optional<uint64_t> limit = cgroup_memory_limit();
+  return limit ? std::min(*limit, total) : total;
+}
 
 }  // namespace deepinfer

@@ -20,4 +20,8 @@ MemoryUse memory_use();
 uint64_t total_memory_bytes();
 uint64_t available_memory_bytes();
 
+// What this process may use of the machine's memory: its total, or the least limit of the cgroup
+// and its parents.
+uint64_t usable_memory_bytes();
+
 }  // namespace deepinfer

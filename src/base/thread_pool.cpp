@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "base/cpu_count.h"
+#include "base/process_limits.h"
 
 // Invariants
 //   1. ticket = epoch << kIndexBits | next chunk. A chunk is taken by a compare-and-swap of the

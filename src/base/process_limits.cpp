@@ -1,4 +1,4 @@
-#include "base/cpu_count.h"
+#include "base/process_limits.h"
 
 #include <sched.h>
 
@@ -78,24 +78,64 @@ std::optional<double> quota_v1(const std::string& folder) {
   return quota / period;
 }
 
-// The least quota from the process's group up to the mount point. In a container the group's path
+std::optional<double> bytes_in(const std::string& path) {
+  const std::string text = text_or_empty(path);
+  if (text.empty() || text.starts_with("max")) return std::nullopt;
+  return std::strtod(text.c_str(), nullptr);
+}
+
+std::optional<double> least(std::optional<double> a, std::optional<double> b) {
+  if (!a || !b) return a ? a : b;
+  return std::min(*a, *b);
+}
+
+std::optional<double> memory_v2(const std::string& folder) {
+  return least(bytes_in(folder + "/memory.max"), bytes_in(folder + "/memory.high"));
+}
+
+// Without a limit the file holds the largest page-aligned number.
+std::optional<double> memory_v1(const std::string& folder) {
+  const std::optional<double> bytes = bytes_in(folder + "/memory.limit_in_bytes");
+  return bytes && *bytes < 0x1p62 ? bytes : std::nullopt;
+}
+
+// The least value from the process's group up to the mount point. In a container the group's path
 // may start with the mounted root, or lie outside of what is mounted: then only the mount counts.
-std::optional<double> least_quota(const std::string& root, const Mount& mount, std::string group,
-                                  std::optional<double> (*read)(const std::string&)) {
+std::optional<double> least_of_groups(const std::string& root, const Mount& mount,
+                                      std::string group,
+                                      std::optional<double> (*read)(const std::string&)) {
   if (mount.root != "/" && group.compare(0, mount.root.size(), mount.root) == 0) {
     group = group.substr(mount.root.size());
   }
   if (group.find("..") != std::string::npos) group.clear();
-  std::optional<double> least;
+  std::optional<double> found;
   while (true) {
     while (!group.empty() && group.back() == '/') group.pop_back();
-    if (std::optional<double> quota = read(root + mount.point + group); quota) {
-      least = least ? std::min(*least, *quota) : *quota;
-    }
-    if (group.empty()) return least;
+    found = least(found, read(root + mount.point + group));
+    if (group.empty()) return found;
     const size_t slash = group.rfind('/');
     group.resize(slash == std::string::npos ? 0 : slash);
   }
+}
+
+// Of both versions of cgroups, whichever are mounted.
+std::optional<double> least_of_controller(const std::string& root, const std::string& controller,
+                                          std::optional<double> (*read_v2)(const std::string&),
+                                          std::optional<double> (*read_v1)(const std::string&)) {
+  const std::string cgroups = text_or_empty(root + "/proc/self/cgroup");
+  const std::string mounts = text_or_empty(root + "/proc/self/mountinfo");
+  std::optional<double> found;
+  if (std::optional<Mount> mount = find_mount(mounts, "cgroup2", ""); mount) {
+    if (std::optional<std::string> group = find_group(cgroups, ""); group) {
+      found = least(found, least_of_groups(root, *mount, *group, read_v2));
+    }
+  }
+  if (std::optional<Mount> mount = find_mount(mounts, "cgroup", controller); mount) {
+    if (std::optional<std::string> group = find_group(cgroups, controller); group) {
+      found = least(found, least_of_groups(root, *mount, *group, read_v1));
+    }
+  }
+  return found;
 }
 
 }  // namespace
@@ -114,23 +154,13 @@ size_t affinity_cpu_count() {
 }
 
 std::optional<double> cgroup_cpu_quota(const std::string& root) {
-  const std::string cgroups = text_or_empty(root + "/proc/self/cgroup");
-  const std::string mounts = text_or_empty(root + "/proc/self/mountinfo");
-  std::optional<double> least;
-  const auto take = [&](std::optional<double> quota) {
-    if (quota) least = least ? std::min(*least, *quota) : *quota;
-  };
-  if (std::optional<Mount> mount = find_mount(mounts, "cgroup2", ""); mount) {
-    if (std::optional<std::string> group = find_group(cgroups, ""); group) {
-      take(least_quota(root, *mount, *group, quota_v2));
-    }
-  }
-  if (std::optional<Mount> mount = find_mount(mounts, "cgroup", "cpu"); mount) {
-    if (std::optional<std::string> group = find_group(cgroups, "cpu"); group) {
-      take(least_quota(root, *mount, *group, quota_v1));
-    }
-  }
-  return least;
+  return least_of_controller(root, "cpu", quota_v2, quota_v1);
+}
+
+std::optional<uint64_t> cgroup_memory_limit(const std::string& root) {
+  const std::optional<double> bytes = least_of_controller(root, "memory", memory_v2, memory_v1);
+  if (!bytes || *bytes < 0) return std::nullopt;
+  return static_cast<uint64_t>(*bytes);
 }
 
 size_t cpu_count_within(size_t affinity, std::optional<double> quota) {
