@@ -146,7 +146,7 @@ Result<std::unique_ptr<StreamedExperts>> StreamedExperts::create(
       std::vector<weights::BlockPart>& block = parts.emplace_back();
       const auto add = [&](const TensorView& view, size_t bytes) {
         const weights::Checkpoint::Place place = checkpoint.locate(view.data);
-        block.push_back({static_cast<uint32_t>(place.file), place.offset, bytes, std::nullopt});
+        block.push_back({static_cast<uint32_t>(place.file), place.offset, bytes, place.checksum});
       };
       for (const ScaledView* view : views_of(expert)) {
         if (is_packed(expert)) {

@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <filesystem>
 #include <system_error>
+#include <unordered_map>
 #include <utility>
 
 #include "weights/checkpoint_files.h"
+#include "weights/packed.h"
 
 namespace deepinfer::weights {
 
@@ -15,7 +17,8 @@ struct Checkpoint::State {
   std::string path;
   CheckpointFiles parts;
   std::vector<std::string> files;
-  std::vector<NamedTensor> tensors;  // sorted by name
+  std::vector<NamedTensor> tensors;                          // sorted by name
+  std::unordered_map<const std::byte*, uint64_t> checksums;  // of packed tensors, by their data
 };
 
 namespace {
@@ -27,7 +30,12 @@ Result<CheckpointFiles> open_files(const std::string& path) {
     return Error::not_found(path, "there is no such file or directory");
   }
   if (failure) return Error::io(path, fmt::format("stat: {}", failure.message()));
-  if (std::filesystem::is_directory(status)) return open_safetensors_directory(path);
+  if (std::filesystem::is_directory(status)) {
+    if (std::filesystem::exists(path + "/" + kPackedFile, failure)) {
+      return open_packed_directory(path);
+    }
+    return open_safetensors_directory(path);
+  }
   if (!std::filesystem::is_regular_file(status)) {
     return Error::invalid(path, "is neither a file nor a directory");
   }
@@ -45,7 +53,7 @@ Result<std::vector<NamedTensor>> join_tables(const CheckpointFiles& parts) {
     for (const TableEntry& entry : parts.tables[file]) {
       check(entry.begin <= bytes.size() && entry.bytes <= bytes.size() - entry.begin,
             "the parser let a tensor outside its file through");
-      const TensorView view{entry.dtype, entry.shape, bytes.data() + entry.begin};
+      const TensorView view{entry.dtype, entry.shape, bytes.data() + entry.begin, entry.panels};
       tensors.push_back({entry.name, view, file, entry.begin});
     }
   }
@@ -67,6 +75,12 @@ Result<Checkpoint> Checkpoint::open(const std::string& path) {
   state->path = path;
   state->parts = TRY(open_files(path));
   state->tensors = TRY(join_tables(state->parts));
+  for (size_t file = 0; file < state->parts.files.size(); ++file) {
+    for (const TableEntry& entry : state->parts.tables[file]) {
+      if (!entry.checksum) continue;
+      state->checksums[state->parts.files[file].bytes().data() + entry.begin] = *entry.checksum;
+    }
+  }
   state->parts.tables.clear();
   for (const MappedFile& file : state->parts.files) state->files.push_back(file.path());
   return Checkpoint(std::move(state));
@@ -97,7 +111,10 @@ Checkpoint::Place Checkpoint::locate(const std::byte* data) const {
     // Compared as integers: the pointers may be of different mappings.
     const auto at = reinterpret_cast<uintptr_t>(data);
     const auto begin = reinterpret_cast<uintptr_t>(bytes.data());
-    if (at >= begin && at < begin + bytes.size()) return {file, at - begin};
+    if (at < begin || at >= begin + bytes.size()) continue;
+    const auto known = state_->checksums.find(data);
+    if (known == state_->checksums.end()) return {file, at - begin, std::nullopt};
+    return {file, at - begin, known->second};
   }
   check(false, "data of another checkpoint");
   return {};

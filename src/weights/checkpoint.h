@@ -6,10 +6,10 @@
 //   const TensorView* t = ckpt.find("model.layers.0.self_attn.q_proj.weight");
 //
 // open() takes a directory (config.json beside model.safetensors, or beside shards named by
-// model.safetensors.index.json) or a .gguf file (version 2 or 3; the first part of a split file).
-// Every size and offset of every table is checked against the file before it is used, and nothing
-// is allocated from a number that was not checked. Tensors keep the file's own names; names of a
-// family are turned into our roles in weights/<family>_names.h.
+// model.safetensors.index.json; or what `deepinfer pack` wrote) or a .gguf file (version 2 or 3;
+// the first part of a split file). Every size and offset of every table is checked against the file
+// before it is used, and nothing is allocated from a number that was not checked. Tensors keep the
+// file's own names; names of a family are turned into our roles in weights/<family>_names.h.
 //
 // Ownership: views stay valid while the Checkpoint lives (it is movable, views survive a move).
 // Threads: reading is safe from any thread.
@@ -61,6 +61,7 @@ class Checkpoint {
   struct Place {
     size_t file = 0;  // index into files()
     uint64_t offset = 0;
+    std::optional<uint64_t> checksum;  // XXH3-64 of the tensor that begins here, where it is known
   };
   Place locate(const std::byte* data) const;
 

@@ -6,6 +6,7 @@
 // Threads: plain values.
 
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -30,5 +31,13 @@ Result<CheckpointFiles> open_safetensors_directory(const std::string& directory)
 // A GGUF file, or the first part of a split one (split.no, split.count, split.tensors.count; parts
 // are named <stem>-00001-of-00003.gguf).
 Result<CheckpointFiles> open_gguf_parts(const std::string& path);
+
+// A directory that `deepinfer pack` wrote (weights/packed.h).
+Result<CheckpointFiles> open_packed_directory(const std::string& directory);
+
+// config.json and its companions, as far as they are there.
+Result<void> read_side_files(const std::string& directory, CheckpointFiles& parts);
+// The names of those files.
+std::span<const char* const> side_file_names();
 
 }  // namespace deepinfer::weights

@@ -15,8 +15,9 @@ namespace {
 
 constexpr size_t kSideFileLimit = size_t{256} << 20;
 constexpr size_t kIndexLimit = size_t{100} << 20;
-constexpr std::array<const char*, 4> kSideFiles = {
-    "config.json", "tokenizer.json", "tokenizer_config.json", "generation_config.json"};
+constexpr std::array<const char*, 5> kSideFiles = {"config.json", "tokenizer.json",
+                                                   "tokenizer_config.json",
+                                                   "generation_config.json", "engram.json"};
 
 // Tensor name -> file name, and the other way round in the order of the file names.
 struct ShardIndex {
@@ -124,6 +125,17 @@ Result<void> add_shards(CheckpointFiles& parts, const std::string& prefix,
 
 }  // namespace
 
+std::span<const char* const> side_file_names() { return kSideFiles; }
+
+Result<void> read_side_files(const std::string& directory, CheckpointFiles& parts) {
+  const std::string prefix = directory.ends_with('/') ? directory : directory + "/";
+  for (const char* name : kSideFiles) {
+    if (!exists(prefix + name)) continue;
+    parts.side_files.emplace(name, TRY(read_file(prefix + name, kSideFileLimit)));
+  }
+  return {};
+}
+
 Result<CheckpointFiles> open_safetensors_directory(const std::string& directory) {
   const std::string prefix = directory.ends_with('/') ? directory : directory + "/";
   if (!exists(prefix + "config.json")) {
@@ -133,10 +145,7 @@ Result<CheckpointFiles> open_safetensors_directory(const std::string& directory)
   }
   CheckpointFiles parts;
   parts.container = Container::safetensors;
-  for (const char* name : kSideFiles) {
-    if (!exists(prefix + name)) continue;
-    parts.side_files.emplace(name, TRY(read_file(prefix + name, kSideFileLimit)));
-  }
+  TRY(read_side_files(directory, parts));
   const std::string single = prefix + "model.safetensors";
   const std::string index = prefix + "model.safetensors.index.json";
   if (exists(single)) {

@@ -6,6 +6,7 @@
 // printable() first. Threads: any; everything here is a pure function.
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -20,7 +21,9 @@ struct TableEntry {
   DType dtype = DType::f32;
   Shape shape;         // outermost dimension first
   uint64_t begin = 0;  // of the first byte, counted from the start of the file
-  uint64_t bytes = 0;  // what dtype and shape take
+  uint64_t bytes = 0;  // what dtype and shape take; of panels: what the kernels make of them
+  PanelLayout panels = PanelLayout::rows;
+  std::optional<uint64_t> checksum;  // XXH3-64, of packed checkpoints
 
   uint64_t end() const { return begin + bytes; }
 };
