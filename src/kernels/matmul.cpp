@@ -7,13 +7,9 @@
 
 #include "kernels/cpu/matmul_scratch.h"
 #include "kernels/matmul_kernel.h"
-#include "kernels/quantize_row.h"
 
 namespace deepinfer::kernels {
 namespace {
-
-// Panels past the last one that a kernel may prefetch.
-constexpr size_t kSlackBytes = 8192;
 
 bool wants(const MatmulKernel& kernel, Numerics numerics) {
   return numerics == Numerics::fast || (kernel.forms & kFormF32) != 0;
@@ -28,8 +24,9 @@ Result<Selection> select(DType dtype, size_t outputs, size_t inputs, Target targ
   Selection s;
   s.choice.operation = fmt::format("matmul {} {}x{} {}", dtype_info(dtype).name, outputs, inputs,
                                    numerics_name(target.numerics));
+  const DType format = dtype == DType::f4_e2m1 ? DType::mxfp4 : dtype;  // the same panels
   for (const MatmulKernel& kernel : matmul_kernels(target.isa)) {
-    if (kernel.dtype != dtype) continue;
+    if (kernel.dtype != format) continue;
     std::string why = kernel.refuse(inputs);
     if (why.empty() && !wants(kernel, target.numerics)) why = "rounds activations to int8";
     if (why.empty()) {
@@ -45,7 +42,82 @@ Result<Selection> select(DType dtype, size_t outputs, size_t inputs, Target targ
                                 : "refused by every kernel: " + s.choice.refused.back().second);
 }
 
+// Far above any model; keeps sizes of panels from overflowing.
+constexpr size_t kMostOutputs = size_t{1} << 32;
+constexpr size_t kMostInputs = size_t{1} << 20;
+
+std::string matrix_name(const ScaledView& view) {
+  return fmt::format("matrix {} {}", dtype_info(view.codes.dtype).name, view.codes.shape.text());
+}
+
+// Scales as the panels can hold them.
+Result<void> check_tiles(const ScaledView& view) {
+  TRY(check_scaled_shape(view, matrix_name(view)));
+  const DType dtype = view.codes.dtype;
+  const std::string tile = fmt::format("{}x{}", view.tile_outputs, view.tile_inputs);
+  if (dtype == DType::f4_e2m1) {
+    if (!view.scaled()) return Error::unsupported(matrix_name(view), "has no scales");
+    if (view.scales.dtype != DType::f8_e8m0 || view.tile_outputs != 1 || view.tile_inputs != 32) {
+      return Error::unsupported(matrix_name(view),
+                                fmt::format("has {} scales of {} tiles, FP4 products read F8_E8M0 "
+                                            "scales of 1x32 tiles",
+                                            dtype_info(view.scales.dtype).name, tile));
+    }
+  } else if (dtype == DType::f8_e4m3) {
+    if (view.scaled() && (view.tile_outputs % 32 != 0 || view.tile_inputs % 32 != 0)) {
+      return Error::unsupported(
+          matrix_name(view),
+          fmt::format("has scales of {} tiles, FP8 products read multiples of 32x32", tile));
+    }
+  } else if (view.scaled()) {
+    return Error::unsupported(matrix_name(view), "has scales beside its codes");
+  }
+  return {};
+}
+
+std::string_view layout_name(PanelLayout layout) {
+  switch (layout) {
+    case PanelLayout::rows:
+      return "rows";
+    case PanelLayout::ref:
+      return "ref";
+    case PanelLayout::avx2:
+      return "avx2";
+    case PanelLayout::wide512:
+      return "wide512";
+  }
+  return "?";
+}
+
+Result<void> check_panels(const TensorView& codes, Isa isa) {
+  const PanelLayout layout = panel_layout(isa);
+  const std::string thing = "packed matrix " + codes.shape.text();
+  if (codes.panels != layout) {
+    return Error::unsupported(
+        thing, fmt::format("was packed for {}, {} reads {}", layout_name(codes.panels),
+                           isa_name(isa), layout_name(layout)));
+  }
+  if (reinterpret_cast<uintptr_t>(codes.data) % Buffer::kAlignment != 0) {
+    return Error::corrupt(
+        thing, fmt::format("does not start at a multiple of {} bytes", Buffer::kAlignment));
+  }
+  return {};
+}
+
 }  // namespace
+
+PanelLayout panel_layout(Isa isa) {
+  switch (isa) {
+    case Isa::ref:
+      return PanelLayout::ref;
+    case Isa::avx2:
+      return PanelLayout::avx2;
+    case Isa::avx512:
+    case Isa::emulated512:
+      return PanelLayout::wide512;
+  }
+  return PanelLayout::rows;
+}
 
 float* matmul_scratch(size_t floats) noexcept {
   static thread_local Buffer buffer;
@@ -57,25 +129,65 @@ Result<Choice> PackedMatrix::explain(DType dtype, size_t outputs, size_t inputs,
   return TRY(select(dtype, outputs, inputs, target)).choice;
 }
 
+Result<PackedMatrix> PackedMatrix::plan(const ScaledView& weights, Target target) {
+  const size_t outputs = weights.outputs(), inputs = weights.inputs();
+  if (weights.codes.shape.rank() != 2 || outputs > kMostOutputs || inputs > kMostInputs) {
+    return Error::unsupported(
+        matrix_name(weights),
+        fmt::format("products take matrices of at most {}x{}", kMostOutputs, kMostInputs));
+  }
+  PackedMatrix m;
+  m.dtype_ = weights.codes.dtype;
+  m.kernel_ = TRY(select(m.dtype_, outputs, inputs, target)).kernel;
+  m.outputs_ = outputs;
+  m.inputs_ = inputs;
+  m.panel_bytes_ = m.kernel_->panel_bytes(inputs);
+  m.panel_count_ = (outputs + m.kernel_->panel_outputs - 1) / m.kernel_->panel_outputs;
+  return m;
+}
+
+Result<size_t> PackedMatrix::packed_bytes(const ScaledView& weights, Target target) {
+  return TRY(plan(weights, target)).bytes();
+}
+
+void PackedMatrix::pack_panel(const ScaledView& weights, size_t panel) {
+  kernel_->pack(weights, panel * kernel_->panel_outputs, panels_ + panel * panel_bytes_);
+}
+
 Result<PackedMatrix> PackedMatrix::pack(const TensorView& weights, Target target, ThreadPool& pool,
                                         Arena* arena) {
-  const Selection s = TRY(select(weights.dtype, weights.rows(), weights.row_elements(), target));
-  PackedMatrix m;
-  m.kernel_ = s.kernel;
-  m.dtype_ = weights.dtype;
-  m.outputs_ = weights.rows();
-  m.inputs_ = weights.row_elements();
-  m.panel_bytes_ = s.kernel->panel_bytes(m.inputs_);
-  m.panel_count_ = (m.outputs_ + s.kernel->panel_outputs - 1) / s.kernel->panel_outputs;
+  return pack(ScaledView{weights, {}, 0, 0}, target, pool, arena);
+}
+
+Result<PackedMatrix> PackedMatrix::pack(const ScaledView& weights, Target target, ThreadPool& pool,
+                                        Arena* arena) {
+  PackedMatrix m = TRY(plan(weights, target));
+  if (weights.codes.panels != PanelLayout::rows) {
+    TRY(check_panels(weights.codes, target.isa));
+    m.panels_ = const_cast<std::byte*>(weights.codes.data);  // read-only from here on
+    return m;
+  }
+  TRY(check_tiles(weights));
   if (arena) {
     m.panels_ = TRY(arena->allocate(m.bytes()));
   } else {
-    m.own_ = TRY(Buffer::create(m.bytes() + kSlackBytes));
+    m.own_ = TRY(Buffer::create(m.bytes() + Arena::kSlackBytes));
     m.panels_ = m.own_.data();
   }
-  pool.run(m.panel_count_, [&](size_t p, size_t) {
-    s.kernel->pack(weights, p * s.kernel->panel_outputs, m.panels_ + p * m.panel_bytes_);
-  });
+  pool.run(m.panel_count_, [&](size_t p, size_t) { m.pack_panel(weights, p); });
+  return m;
+}
+
+Result<PackedMatrix> PackedMatrix::pack_into(const ScaledView& weights, Target target,
+                                             std::span<std::byte> panels) {
+  PackedMatrix m = TRY(plan(weights, target));
+  check(weights.codes.panels == PanelLayout::rows, "panels are packed already");
+  check(panels.size() >= m.bytes(), "no room for the panels");
+  check(reinterpret_cast<uintptr_t>(panels.data()) % Buffer::kAlignment == 0, "unaligned panels");
+  TRY(check_tiles(weights));
+  m.panels_ = panels.data();
+  std::memset(m.panels_, 0, m.bytes());
+  for (size_t p = 0; p < m.panel_count_; ++p) m.pack_panel(weights, p);
   return m;
 }
 
@@ -87,126 +199,98 @@ void PackedMatrix::decode_row(size_t output, float* out) const noexcept {
   kernel_->decode_row(panels_ + output / lanes * panel_bytes_, output % lanes, inputs_, out);
 }
 
-size_t int8_record_dwords(ActivationForms forms, ActivationForms plane) {
-  size_t dwords = 9;  // 8 of codes, 1 scale
-  for (ActivationForms bit = kPlaneSum; bit <= kPlaneHalves32; bit <<= 1) {
-    if (bit == plane) return dwords;
-    if (forms & bit) dwords += bit == kPlaneHalves32 ? 2 : 1;
-  }
-  return dwords;
-}
-
-void Activations::begin(Target target, size_t rows, size_t inputs, ActivationForms forms) {
-  check(inputs > 0 && inputs <= (size_t{1} << 20), "inputs out of range");
-  check((forms & (kFormF32 | kFormInt8)) != 0, "no activation form");
-  target_ = target;
-  rows_ = rows;
-  inputs_ = inputs;
-  forms_ = forms;
-  if (forms & kFormF32) layout(f32_, rows, f32_group_sizes(target.isa), (inputs + 1) / 2 * 2);
-  if (forms & kFormInt8) {
-    layout(int8_, rows * (forms & kRefined ? 2 : 1), int8_group_sizes(target.isa),
-           (inputs + 31) / 32 * int8_record_dwords(forms, 0));
-  }
-}
-
-void Activations::layout(Form& form, size_t rows, std::span<const uint8_t> sizes,
-                         size_t floats_per_row) {
-  form.groups.clear();
-  size_t offset = 0;
-  for (size_t row = 0; row < rows;) {
-    const size_t here = std::min<size_t>(rows - row, sizes.back());
-    const size_t padded = *std::lower_bound(sizes.begin(), sizes.end(), here);
-    form.groups.push_back({row, here, padded, offset});
-    offset += (padded * floats_per_row * sizeof(float) + 63) / 64 * 64;
-    row += here;
-  }
-  if (form.bytes.size() < offset) form.bytes = Buffer(offset + offset / 4);
-  // Rows that only fill up a group: any finite numbers will do, they are never written out.
-  for (const RowGroup& group : form.groups) {
-    if (group.padded != group.rows || inputs_ % 32 != 0) {
-      std::memset(form.bytes.data() + group.offset, 0,
-                  group.padded * floats_per_row * sizeof(float));
-    }
-  }
-}
-
-void Activations::fill_row(size_t row, const float* values) noexcept {
-  if (forms_ & kFormF32) {
-    const size_t largest = f32_group_sizes(target_.isa).back();
-    const RowGroup& group = f32_.groups[row / largest];
-    float* out = reinterpret_cast<float*>(f32_.bytes.data() + group.offset) + row % largest;
-    for (size_t k = 0; k < inputs_; ++k) out[k * group.padded] = values[k];
-  }
-  if (forms_ & kFormInt8) {
-    const size_t slot = row * (forms_ & kRefined ? 2 : 1);
-    const std::span<const uint8_t> sizes = int8_group_sizes(target_.isa);
-    // Both slots of a refined row lie in one group: the largest size is even on every set.
-    const RowGroup& group = int8_.groups[slot / sizes.back()];
-    quantize_row(target_.isa, values, inputs_,
-                 {.group = reinterpret_cast<uint32_t*>(int8_.bytes.data() + group.offset),
-                  .padded = group.padded,
-                  .row = slot % sizes.back(),
-                  .forms = forms_,
-                  .paired_planes = target_.isa == Isa::avx2});
-  }
-}
-
-// Splits the panels of all products into chunks of about equal bytes.
+// Splits the panels of all products into chunks of about equal work.
 struct MatmulRun {
   struct Part {
     size_t product;
     size_t panel_begin, panel_end;
   };
 
+  static const Activations::Form& form_of(const Activations& a, const PackedMatrix& w) {
+    return w.kernel_->forms & kFormInt8 ? a.int8_ : a.f32_;
+  }
+
+  static size_t rows_of(const Activations& a, const Product& product) {
+    if (product.segment == kAllRows) return a.rows_;
+    return a.segment_begin_[product.segment + 1] - a.segment_begin_[product.segment];
+  }
+
   static MatmulChunk chunk_of(const Activations& a, const Product& product) {
     const PackedMatrix& w = *product.weights;
     const bool int8 = (w.kernel_->forms & kFormInt8) != 0;
-    const Activations::Form& form = int8 ? a.int8_ : a.f32_;
+    const Activations::Form& form = form_of(a, w);
     const ActivationForms plane = w.kernel_->forms & ~(kFormInt8 | kFormF32);
+    std::span<const RowGroup> groups = form.groups;
+    size_t first_row = 0;
+    if (product.segment != kAllRows) {
+      const size_t first = form.segment_group[product.segment];
+      groups = groups.subspan(first, form.segment_group[product.segment + 1] - first);
+      first_row = a.segment_begin_[product.segment];
+    }
     return {.panels = w.panels_,
             .panel_bytes = w.panel_bytes_,
             .inputs = w.inputs_,
             .outputs = w.outputs_,
-            .groups = form.groups,
+            .groups = groups,
             .activations = form.bytes.data(),
             .record_dwords = int8 ? int8_record_dwords(a.forms_, 0) : 0,
             .plane_dword = plane ? int8_record_dwords(a.forms_, plane) : 0,
             .rows_per_output = int8 && (a.forms_ & kRefined) ? size_t{2} : size_t{1},
+            .first_row = first_row,
             .out = product.out,
             .stride = product.stride,
             .bias = product.bias,
             .epilogue = product.epilogue};
   }
 
+  // Of one byte of weights: reading it costs about as much as the arithmetic of this many rows.
+  static size_t work_per_byte(size_t rows) { return rows + 8; }
+
   // At least 8 chunks a thread where the work allows, none below about 16 KiB of weights times
   // rows.
-  static size_t panels_per_chunk(const PackedMatrix& w, size_t rows, size_t total_bytes,
-                                 size_t threads) {
-    const size_t even = total_bytes / (threads * 8);
-    const size_t least = std::max<size_t>(16 * 1024 / std::max<size_t>(rows, 1), 1);
+  static size_t panels_per_chunk(const PackedMatrix& w, size_t rows, size_t work_per_chunk) {
+    const size_t even = work_per_chunk / work_per_byte(rows);
+    const size_t least = std::max<size_t>(16 * 1024 / rows, 1);
     const size_t panels = std::max(even, least) / w.panel_bytes_;
     const size_t most = rows > 24 ? 8 : 4096;  // many rows: panels should stay in the L2 cache
     return std::clamp<size_t>(panels, 1, most);
   }
 
+  static void check_product(const Activations& a, const Product& p) {
+    const PackedMatrix& w = *p.weights;
+    check(w.inputs_ == a.inputs_ && (w.kernel_->forms & ~a.forms_) == 0 &&
+              w.kernel_->isa == a.target_.isa,
+          "product and activations disagree");
+    check(p.segment == kAllRows || p.segment + 1 < a.segment_begin_.size(), "no such segment");
+  }
+
   static void run(ThreadPool& pool, const Activations& a, std::span<const Product> products) {
+    static thread_local std::vector<uint32_t> order;
     static thread_local std::vector<Part> parts;
     static thread_local std::vector<MatmulChunk> chunks;
+    order.clear();
     parts.clear();
     chunks.clear();
-    size_t total_bytes = 0;
-    for (const Product& p : products) total_bytes += p.weights->bytes();
+    size_t work = 0;
     for (size_t i = 0; i < products.size(); ++i) {
-      const PackedMatrix& w = *products[i].weights;
-      check(w.inputs_ == a.inputs_ && (w.kernel_->forms & ~a.forms_) == 0 &&
-                w.kernel_->isa == a.target_.isa,
-            "product and activations disagree");
+      check_product(a, products[i]);
       chunks.push_back(chunk_of(a, products[i]));
-      const size_t panels = w.panel_count_;
-      const size_t step = panels_per_chunk(w, a.rows_, total_bytes, pool.thread_count());
-      for (size_t p = 0; p < panels; p += step) {
-        parts.push_back({i, p, std::min(p + step, panels)});
+      const size_t rows = rows_of(a, products[i]);
+      if (rows == 0) continue;
+      order.push_back(static_cast<uint32_t>(i));
+      work += products[i].weights->bytes() * work_per_byte(rows);
+    }
+    // Segments of many rows first: the last chunks of a region should be the short ones.
+    std::sort(order.begin(), order.end(), [&](uint32_t x, uint32_t y) {
+      const size_t rows_x = rows_of(a, products[x]), rows_y = rows_of(a, products[y]);
+      return rows_x != rows_y ? rows_x > rows_y : x < y;
+    });
+    const size_t work_per_chunk = work / (pool.thread_count() * 8);
+    for (const uint32_t i : order) {
+      const PackedMatrix& w = *products[i].weights;
+      const size_t step = panels_per_chunk(w, rows_of(a, products[i]), work_per_chunk);
+      for (size_t p = 0; p < w.panel_count_; p += step) {
+        parts.push_back({i, p, std::min(p + step, w.panel_count_)});
       }
     }
     const Part* list = parts.data();

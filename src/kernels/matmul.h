@@ -15,7 +15,9 @@
 // Bits: for every output the order of additions is fixed by the weights' shape and format alone:
 //   int8: acc = fma(float(isum_b), d_w[b] * d_x[b], acc), b ascending, isum_b an exact integer
 //         (formats with a minimum then add acc = fma(-min_b or m_b, d_x[b] * sum_x[b], acc));
-//   f32:  acc = fma(w_k, x_k, acc), k ascending, one chain.
+//   f32:  acc = fma(w_k, x_k, acc), k ascending, one chain; w_k is the float that decode_row()
+//         gives: of FP8 the product of code and scale, rounded once where the scale is no power of
+//         two.
 // So a row's result does not depend on the number of rows, its place, the threads or the chunks.
 // int8 activations (source: spec of the int8 kernels): d = amax / 127 in fp32,
 // q = round_to_nearest_even(x * (127 / amax)), clamped to +-127; amax = 0 gives d = 0, q = 0.
@@ -79,9 +81,11 @@ class PackedMatrix {
   // share huge pages), or in a buffer of the matrix when it is null.
   static Result<PackedMatrix> pack(const TensorView& weights, Target target, ThreadPool& pool,
                                    Arena* arena = nullptr);
-  // The same for FP8 and FP4 codes with block scales. A view that is panels already (of a packed
-  // checkpoint: codes.panels) is used where it lies, without a copy, and must outlive the matrix;
-  // it fails (unsupported, naming both) when the panels were made for another kind of kernel.
+  // The same for codes with scales: F8_E4M3 with tiles of multiples of 32 by 32 (or no scales),
+  // F4_E2M1 with F8_E8M0 scales of 1x32 tiles; others are refused (unsupported). A view that is
+  // panels already (of a packed checkpoint: codes.panels) is used where it lies, without a copy,
+  // and must outlive the matrix; it fails (unsupported, naming both) when the panels were made for
+  // another kind of kernel.
   static Result<PackedMatrix> pack(const ScaledView& weights, Target target, ThreadPool& pool,
                                    Arena* arena = nullptr);
   // Packs into memory of the caller (a slot of a streamed cache), on this thread. Requires:
@@ -106,6 +110,9 @@ class PackedMatrix {
 
  private:
   friend struct MatmulRun;
+  static Result<PackedMatrix> plan(const ScaledView& weights, Target target);
+  void pack_panel(const ScaledView& weights, size_t panel);
+
   const MatmulKernel* kernel_ = nullptr;
   DType dtype_ = DType::f32;
   size_t outputs_ = 0;
@@ -146,16 +153,20 @@ class Activations {
  private:
   friend struct MatmulRun;
   struct Form {
-    std::vector<RowGroup> groups;
+    std::vector<RowGroup> groups;         // none crosses a segment
+    std::vector<uint32_t> group_of;       // [rows, or twice as many when refined]
+    std::vector<uint32_t> segment_group;  // [segments + 1]: first group of each, then their count
     Buffer bytes;
   };
-  void layout(Form& form, size_t rows, std::span<const uint8_t> sizes, size_t floats_per_row);
+  void layout(Form& form, size_t slots_per_row, std::span<const uint8_t> sizes,
+              size_t floats_per_row);
 
   Target target_;
   size_t rows_ = 0;
+  std::vector<uint32_t> segment_begin_;  // [segments + 1]: first row of each, then their count
   size_t inputs_ = 0;
   ActivationForms forms_ = 0;
-  Form f32_;   // group: [inputs][padded] float
+  Form f32_;   // group: [inputs, to a multiple of 32][padded] float
   Form int8_;  // group: per 32 inputs a record of dwords {[8][padded] 4 codes, [padded] d, planes}
 };
 

@@ -18,10 +18,14 @@ std::span<const MatmulKernel> kernels();
 namespace {
 
 constexpr uint8_t kOne[] = {1};
-constexpr uint8_t kRefInt8Sizes[] = {1, 2};
-constexpr uint8_t kAvx2Sizes[] = {1, 2, 3, 4, 6};
-constexpr uint8_t kAvx512Sizes[] = {1, 2, 4, 6, 8, 12};
-constexpr uint8_t kF32Sizes[] = {1, 2, 3, 4, 6};
+constexpr uint8_t kPair[] = {1, 2};  // the codes of a refined row
+
+template <class Sizes>
+struct List;
+template <int... kSizes>
+struct List<std::integer_sequence<int, kSizes...>> {
+  static constexpr uint8_t kValues[] = {kSizes...};
+};
 
 }  // namespace
 
@@ -40,14 +44,14 @@ std::span<const MatmulKernel> matmul_kernels(Isa isa) {
 }
 
 std::span<const uint8_t> int8_group_sizes(Isa isa) {
-  if (isa == Isa::ref) return kRefInt8Sizes;
-  if (isa == Isa::avx2) return kAvx2Sizes;
-  return kAvx512Sizes;
+  if (isa == Isa::ref) return kPair;
+  if (isa == Isa::avx2) return List<Int8Groups256>::kValues;
+  return List<Int8Groups512>::kValues;
 }
 
 std::span<const uint8_t> f32_group_sizes(Isa isa) {
   if (isa == Isa::ref) return kOne;
-  return kF32Sizes;
+  return List<F32Groups>::kValues;
 }
 
 }  // namespace deepinfer::kernels

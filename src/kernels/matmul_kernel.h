@@ -4,16 +4,18 @@
 // table of functions; internal to kernels/. kernels/matmul.h states the arithmetic.
 //
 // Adding a format: its codes and scales in cpu/panel_pack.cpp, a policy in cpu/matmul_int8.inc (or
-// cpu/matmul_f32.inc), a line in the lists at the end of those files; matmul_test covers it.
+// cpu/matmul_f32.inc), a line in cpu/matmul_lists.inc; matmul_test covers it.
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "kernels/isa.h"
 #include "kernels/matmul.h"
+#include "tensor/scaled_view.h"
 #include "tensor/tensor.h"
 
 namespace deepinfer::kernels {
@@ -31,6 +33,7 @@ struct MatmulChunk {
   size_t record_dwords = 0;    // int8: dwords of one row in a block's record
   size_t plane_dword = 0;      // int8: where the kernel's plane starts, times padded rows
   size_t rows_per_output = 1;  // int8: 2 when rows are refined; groups then hold pairs of rows
+  size_t first_row = 0;        // the row of the activations that row 0 of `out` belongs to
   float* out = nullptr;
   size_t stride = 0;
   const float* bias = nullptr;
@@ -47,7 +50,7 @@ struct MatmulKernel {
   // Empty when the kernel takes matrices of this width, else the reason.
   std::string (*refuse)(size_t inputs) = nullptr;
   // Rows first_output .. of the matrix into one zeroed panel.
-  void (*pack)(const TensorView& weights, size_t first_output, std::byte* panel) = nullptr;
+  void (*pack)(const ScaledView& weights, size_t first_output, std::byte* panel) = nullptr;
   void (*run)(const MatmulChunk& chunk) noexcept = nullptr;
   // Output `lane` of the panel as floats.
   void (*decode_row)(const std::byte* panel, size_t lane, size_t inputs, float* out) = nullptr;
@@ -57,6 +60,9 @@ struct MatmulKernel {
 std::span<const MatmulKernel> matmul_kernels(Isa isa);
 
 // Group sizes that an instruction set has bodies for, ascending.
+using Int8Groups256 = std::integer_sequence<int, 1, 2, 3, 4, 6>;
+using Int8Groups512 = std::integer_sequence<int, 1, 2, 4, 6, 8, 12>;
+using F32Groups = std::integer_sequence<int, 1, 2, 3, 4, 6>;
 std::span<const uint8_t> int8_group_sizes(Isa isa);
 std::span<const uint8_t> f32_group_sizes(Isa isa);
 

@@ -5,12 +5,12 @@
 
 #include <gtest/gtest.h>
 
-#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <random>
 
+#include "kernels/matmul_fixture.h"
 #include "kernels/matmul_kernel.h"
 
 namespace deepinfer::kernels {
@@ -22,11 +22,11 @@ struct Weights {
 };
 
 constexpr DType kFast[] = {DType::q4_0, DType::q4_1, DType::q8_0, DType::mxfp4, DType::q4_k,
-                           DType::q6_k, DType::bf16, DType::f16,  DType::f32};
-constexpr DType kOthers[] = {DType::q5_0,   DType::q5_1,    DType::q2_k,    DType::q3_k,
-                             DType::q5_k,   DType::iq4_nl,  DType::iq4_xs,  DType::iq2_xxs,
-                             DType::iq2_xs, DType::iq2_s,   DType::iq3_xxs, DType::iq3_s,
-                             DType::nvfp4,  DType::f8_e4m3, DType::f8_e5m2};
+                           DType::q6_k, DType::bf16, DType::f16,  DType::f32,   DType::f8_e4m3};
+constexpr DType kOthers[] = {DType::q5_0,   DType::q5_1,   DType::q2_k,    DType::q3_k,
+                             DType::q5_k,   DType::iq4_nl, DType::iq4_xs,  DType::iq2_xxs,
+                             DType::iq2_xs, DType::iq2_s,  DType::iq3_xxs, DType::iq3_s,
+                             DType::nvfp4,  DType::f8_e5m2};
 
 // Bytes whose every f16 field would be an ordinary number; scales of blocks are overwritten below.
 void set_scales(DType dtype, std::byte* block, std::mt19937& rng) {
@@ -104,20 +104,6 @@ Weights random_weights(DType dtype, size_t outputs, size_t inputs, unsigned seed
   return w;
 }
 
-std::vector<float> random_rows(size_t rows, size_t inputs, unsigned seed) {
-  std::mt19937 rng(seed);
-  std::normal_distribution<float> normal(0, 1);
-  std::vector<float> x(rows * inputs);
-  for (float& v : x) v = normal(rng);
-  for (size_t r = 0; r < rows; ++r) x[r * inputs + rng() % inputs] = 37.5f;
-  for (size_t k = 0; k < 32 && k < inputs; ++k) x[k] = 0;  // a zero block
-  return x;
-}
-
-std::unique_ptr<ThreadPool> pool_of(size_t threads) {
-  return ThreadPool::create({.threads = threads}).value();
-}
-
 std::vector<float> product(ThreadPool& pool, const Weights& w, const std::vector<float>& x,
                            size_t rows, Target target, ActivationForms wish = 0) {
   PackedMatrix m = PackedMatrix::pack(w.view, target, pool).value();
@@ -127,22 +113,6 @@ std::vector<float> product(ThreadPool& pool, const Weights& w, const std::vector
   std::vector<float> out(rows * m.outputs(), -1.0f);
   matmul(pool, acts, {{.weights = &m, .out = out.data(), .stride = m.outputs()}});
   return out;
-}
-
-std::vector<Isa> vector_isas() {
-  std::vector<Isa> isas;
-  if (cpu_features().avx2) isas = {Isa::avx2, Isa::emulated512};
-  if (cpu_features().avx512_vnni) isas.push_back(Isa::avx512);
-  return isas;
-}
-
-void expect_same_bits(const std::vector<float>& a, const std::vector<float>& b,
-                      const std::string& what) {
-  ASSERT_EQ(a.size(), b.size());
-  for (size_t i = 0; i < a.size(); ++i) {
-    ASSERT_EQ(std::bit_cast<uint32_t>(a[i]), std::bit_cast<uint32_t>(b[i]))
-        << what << ": output " << i << " is " << a[i] << " and " << b[i];
-  }
 }
 
 std::string label(DType dtype, Isa isa, Numerics numerics) {

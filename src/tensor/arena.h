@@ -16,15 +16,17 @@ namespace deepinfer {
 
 class Arena {
  public:
-  // Zeroed, 64-byte aligned; at least 8 KiB of mapped memory follow the last byte, so that a kernel
-  // may prefetch past it. Fails (exhausted) when the system has no such memory.
+  // Readable bytes that follow every allocation: the most that a kernel prefetches past a matrix.
+  static constexpr size_t kSlackBytes = 8192;
+
+  // Zeroed, 64-byte aligned, kSlackBytes of mapped memory behind it. Fails (exhausted) when the
+  // system has no such memory.
   Result<std::byte*> allocate(size_t bytes);
 
   size_t bytes() const { return used_total_; }
 
  private:
   static constexpr size_t kBlockBytes = size_t{64} << 20;
-  static constexpr size_t kSlackBytes = 8192;
 
   std::vector<Buffer> blocks_;
   size_t used_in_last_ = 0;

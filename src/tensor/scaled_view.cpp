@@ -25,32 +25,6 @@ std::string place(const char* what, uint64_t row, uint64_t column) {
          std::to_string(column);
 }
 
-Result<void> check_shape(const ScaledView& m, const std::string& name) {
-  if (m.codes.shape.rank() != 2) {
-    return Error::invalid(name, "has the shape " + m.codes.shape.text() + ", a matrix has 2 axes");
-  }
-  const size_t unit = dtype_info(m.codes.dtype).block_elements;
-  if (m.inputs() % unit != 0) {
-    return Error::invalid(name, "rows have " + std::to_string(m.inputs()) + " values, " +
-                                    std::string(dtype_info(m.codes.dtype).name) +
-                                    " stores multiples of " + std::to_string(unit));
-  }
-  if (!m.scaled()) return {};
-  if (m.tile_outputs == 0 || m.tile_inputs == 0) {
-    return Error::invalid(name, "has scales without the size of their tiles");
-  }
-  if (m.scales.dtype != DType::f8_e8m0 && m.scales.dtype != DType::f32) {
-    return Error::unsupported(name, "scales are " + std::string(dtype_info(m.scales.dtype).name) +
-                                        ", not F8_E8M0 or F32");
-  }
-  const Shape expected{tiles(m.outputs(), m.tile_outputs), tiles(m.inputs(), m.tile_inputs)};
-  if (m.scales.shape == expected) return {};
-  return Error::invalid(name, "scales have the shape " + m.scales.shape.text() + ", " +
-                                  std::to_string(m.tile_outputs) + "x" +
-                                  std::to_string(m.tile_inputs) + " tiles of " +
-                                  m.codes.shape.text() + " ask for " + expected.text());
-}
-
 // Codes from `first_bad` up, without their sign, are NaN or, in E5M2, infinity.
 Result<void> check_codes(const TensorView& codes, uint8_t first_bad, const std::string& name) {
   const uint64_t inputs = codes.row_elements();
@@ -82,6 +56,10 @@ Result<void> check_scales(const TensorView& scales, const std::string& name) {
 
 }  // namespace
 
+float ScaledView::scale(uint64_t output, uint64_t input) const {
+  return scaled() ? scale_at(scales, output / tile_outputs, input / tile_inputs) : 1.0f;
+}
+
 ScaledView ScaledView::slice_outputs(uint64_t first, uint64_t count) const {
   check(codes.panels == PanelLayout::rows, "panels have no rows to slice");
   check(first <= outputs() && count <= outputs() - first, "slice beyond the matrix");
@@ -109,8 +87,34 @@ void decode_row(const ScaledView& matrix, uint64_t output, float* out) {
   }
 }
 
+Result<void> check_scaled_shape(const ScaledView& m, const std::string& name) {
+  if (m.codes.shape.rank() != 2) {
+    return Error::invalid(name, "has the shape " + m.codes.shape.text() + ", a matrix has 2 axes");
+  }
+  const size_t unit = dtype_info(m.codes.dtype).block_elements;
+  if (m.inputs() % unit != 0) {
+    return Error::invalid(name, "rows have " + std::to_string(m.inputs()) + " values, " +
+                                    std::string(dtype_info(m.codes.dtype).name) +
+                                    " stores multiples of " + std::to_string(unit));
+  }
+  if (!m.scaled()) return {};
+  if (m.tile_outputs == 0 || m.tile_inputs == 0) {
+    return Error::invalid(name, "has scales without the size of their tiles");
+  }
+  if (m.scales.dtype != DType::f8_e8m0 && m.scales.dtype != DType::f32) {
+    return Error::unsupported(name, "scales are " + std::string(dtype_info(m.scales.dtype).name) +
+                                        ", not F8_E8M0 or F32");
+  }
+  const Shape expected{tiles(m.outputs(), m.tile_outputs), tiles(m.inputs(), m.tile_inputs)};
+  if (m.scales.shape == expected) return {};
+  return Error::invalid(name, "scales have the shape " + m.scales.shape.text() + ", " +
+                                  std::to_string(m.tile_outputs) + "x" +
+                                  std::to_string(m.tile_inputs) + " tiles of " +
+                                  m.codes.shape.text() + " ask for " + expected.text());
+}
+
 Result<void> check_scaled(const ScaledView& matrix, const std::string& name) {
-  TRY(check_shape(matrix, name));
+  TRY(check_scaled_shape(matrix, name));
   if (matrix.codes.panels != PanelLayout::rows) return {};
   if (matrix.codes.dtype == DType::f8_e4m3) TRY(check_codes(matrix.codes, 0x7f, name));
   if (matrix.codes.dtype == DType::f8_e5m2) TRY(check_codes(matrix.codes, 0x7c, name));

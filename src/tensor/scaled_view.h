@@ -31,6 +31,9 @@ struct ScaledView {
   uint64_t inputs() const { return codes.row_elements(); }
   size_t bytes() const { return codes.bytes() + (scaled() ? scales.bytes() : 0); }
 
+  // What the code of this place is multiplied by; 1 without scales.
+  float scale(uint64_t output, uint64_t input) const;
+
   // Outputs [first, first + count) as a matrix of its own. Requires: first is a multiple of
   // tile_outputs when scaled.
   ScaledView slice_outputs(uint64_t first, uint64_t count) const;
@@ -39,6 +42,9 @@ struct ScaledView {
 // out [inputs]: row `output`, exact: one float product of code and scale. An FP8 NaN code or a NaN
 // scale gives NaN.
 void decode_row(const ScaledView& matrix, uint64_t output, float* out);
+
+// The part of check_scaled() that reads no data: shapes and the dtype of the scales.
+Result<void> check_scaled_shape(const ScaledView& matrix, const std::string& name);
 
 // Scales of the shape the tiles ask for, of a dtype that is known; no FP8 NaN code, no scale that
 // is NaN, infinite or negative. Reads everything once; of panels only the shapes: who packed them

@@ -107,5 +107,28 @@ inline Vec bf16_second(Codes c) {
       _mm256_castsi256_ps(_mm256_and_si256(c.v, _mm256_set1_epi32(static_cast<int>(0xFFFF0000u))))};
 }
 
+// E4M3 codes of one step of a panel (cpu/fp8_panel.h), kUnit inputs of 32 outputs, as floats of
+// value * kFactor. The bits of a code, moved, are those of a float 2^-120 times as large; subnormal
+// codes are then subnormal floats, which needs DAZ off.
+struct Fp8Step {
+  static constexpr size_t kUnit = 4, kBytes = kUnit * 32;
+  static constexpr float kFactor = 0x1p-120f;
+  // w[i][v]: input i, outputs 8 * (first + v) ..
+  template <int V>
+  static void load(const std::byte* step, size_t first, Vec w[kUnit][V]) {
+    const __m256i mask = _mm256_set1_epi32(static_cast<int>(0x87F00000u));
+#pragma unroll
+    for (int v = 0; v < V; ++v) {
+      const __m256i x = Codes::load(step + (first + static_cast<size_t>(v)) * 32).v;
+      const __m256i odd = _mm256_srai_epi16(x, 4);
+      const __m256i even = _mm256_srai_epi16(_mm256_slli_epi16(x, 8), 4);
+      w[0][v] = {_mm256_castsi256_ps(_mm256_and_si256(_mm256_slli_epi32(even, 16), mask))};
+      w[1][v] = {_mm256_castsi256_ps(_mm256_and_si256(_mm256_slli_epi32(odd, 16), mask))};
+      w[2][v] = {_mm256_castsi256_ps(_mm256_and_si256(even, mask))};
+      w[3][v] = {_mm256_castsi256_ps(_mm256_and_si256(odd, mask))};
+    }
+  }
+};
+
 }  // namespace deepinfer::kernels::avx2
 #pragma clang attribute pop

@@ -75,5 +75,26 @@ inline Vec load_half_exponent(const std::byte* p) {
 inline Vec bf16_first(Codes c) { return {avx2::bf16_first(c.lo), avx2::bf16_first(c.hi)}; }
 inline Vec bf16_second(Codes c) { return {avx2::bf16_second(c.lo), avx2::bf16_second(c.hi)}; }
 
+struct Fp8Step {
+  static constexpr size_t kUnit = 2, kBytes = kUnit * 32;
+  static constexpr float kFactor = 0x1p-8f;
+  static Vec widen(__m256i halves) {
+    return {avx2::Vec{_mm256_cvtph_ps(_mm256_castsi256_si128(halves))},
+            avx2::Vec{_mm256_cvtph_ps(_mm256_extracti128_si256(halves, 1))}};
+  }
+  template <int V>
+  static void load(const std::byte* step, size_t, Vec w[kUnit][V]) {
+    static_assert(V == 2);
+    const __m256i mask = _mm256_set1_epi16(static_cast<short>(0xBF80u));
+    const Codes x = Codes::load(step);
+    const __m256i halves[2] = {x.lo.v, x.hi.v};
+    for (int v = 0; v < V; ++v) {
+      const __m256i shifted = _mm256_slli_epi16(halves[v], 8);
+      w[0][v] = widen(_mm256_and_si256(_mm256_srai_epi16(shifted, 1), mask));
+      w[1][v] = widen(_mm256_and_si256(_mm256_srai_epi16(halves[v], 1), mask));
+    }
+  }
+};
+
 }  // namespace deepinfer::kernels::emulated512
 #pragma clang attribute pop

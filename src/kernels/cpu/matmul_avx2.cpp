@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "kernels/cpu/codes_avx2.h"
+#include "kernels/cpu/fp8_panel.h"
 #include "kernels/cpu/matmul_scratch.h"
 #include "kernels/cpu/panel_pack.h"
 
@@ -22,6 +23,8 @@ inline constexpr int kRegisterSums = 2;  // rows whose float sums stay in regist
 inline constexpr int kTileVectors = 2;   // 2 x 6 sums, 2 weights, 1 activation
 inline constexpr int kDirectSums = 8;
 inline constexpr size_t kPrefetchBytes = 4096;
+inline constexpr int kFp8Sums = 8;
+inline constexpr size_t kFp8Ahead = 2048, kFp8TileGroups = 3;
 
 // Rows beyond this many groups go through decoded tiles: of 2048 inputs, in the L2 cache. Signed
 // bytes need two vectors a code, so one panel at a time fills the registers.
@@ -49,16 +52,20 @@ template <class Visit>
 void for_each_group_size(Visit&& visit) {
   [&]<int... kSizes>(std::integer_sequence<int, kSizes...>) {
     (visit(std::integral_constant<int, kSizes>()), ...);
-  }(std::integer_sequence<int, 1, 2, 3, 4, 6>());
+  }(Int8Groups256());
 }
 template <class Visit>
 void for_each_f32_group_size(Visit&& visit) {
-  for_each_group_size(visit);
+  [&]<int... kSizes>(std::integer_sequence<int, kSizes...>) {
+    (visit(std::integral_constant<int, kSizes>()), ...);
+  }(F32Groups());
 }
 
 #include "kernels/cpu/matmul_int8.inc"
 
 #include "kernels/cpu/matmul_f32.inc"
+
+#include "kernels/cpu/matmul_fp8.inc"
 
 #include "kernels/cpu/matmul_lists.inc"
 

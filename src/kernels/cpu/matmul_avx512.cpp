@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "kernels/cpu/codes_avx512.h"
+#include "kernels/cpu/fp8_panel.h"
 #include "kernels/cpu/matmul_scratch.h"
 #include "kernels/cpu/panel_pack.h"
 
@@ -23,6 +24,8 @@ inline constexpr Isa kIsa = Isa::avx512;
 #include "kernels/cpu/matmul_int8.inc"
 
 #include "kernels/cpu/matmul_f32.inc"
+
+#include "kernels/cpu/matmul_fp8.inc"
 
 #include "kernels/cpu/matmul_lists.inc"
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <vector>
 
 #include "base/check.h"
 
@@ -183,8 +184,33 @@ size_t panel_bytes(DType dtype, size_t lanes, size_t inputs) {
   return (superblocks * f.scale_lane_bytes + blocks * f.block_lane_bytes) * lanes;
 }
 
-void pack_panel(const TensorView& weights, size_t first_output, size_t lanes, uint8_t code_flip,
+void mxfp4_row(const ScaledView& weights, size_t output, std::byte* row) {
+  const uint8_t* codes = bytes_at(weights.codes.row(output));
+  const std::byte* scales = weights.scales.row(output);
+  for (size_t block = 0; block * 32 < weights.inputs(); ++block, codes += 16, row += 17) {
+    row[0] = scales[block];
+    // Inputs 2i and 2i + 1 share a byte of the file, k and k + 16 one of the block.
+    for (size_t i = 0; i < 8; ++i) {
+      row[1 + 2 * i] = static_cast<std::byte>((codes[i] & 15) | ((codes[i + 8] & 15) << 4));
+      row[2 + 2 * i] = static_cast<std::byte>((codes[i] >> 4) | (codes[i + 8] & 0xF0));
+    }
+  }
+}
+
+void pack_panel(const ScaledView& matrix, size_t first_output, size_t lanes, uint8_t code_flip,
                 std::byte* panel) {
+  TensorView weights = matrix.codes;
+  std::vector<std::byte> mxfp4;
+  if (weights.dtype == DType::f4_e2m1) {
+    const size_t count = std::min<size_t>(lanes, weights.rows() - first_output);
+    const size_t bytes = row_bytes(DType::mxfp4, weights.row_elements());
+    mxfp4.resize(count * bytes);
+    for (size_t r = 0; r < count; ++r) {
+      mxfp4_row(matrix, first_output + r, mxfp4.data() + r * bytes);
+    }
+    weights = {DType::mxfp4, {count, weights.row_elements()}, mxfp4.data()};
+    first_output = 0;
+  }
   const PanelFormat f = panel_format(weights.dtype);
   const size_t blocks = (weights.row_elements() + 31) / 32;
   const size_t rows = std::min<size_t>(lanes, weights.rows() - first_output);

@@ -21,6 +21,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "tensor/scaled_view.h"
 #include "tensor/tensor.h"
 
 namespace deepinfer::kernels {
@@ -39,8 +40,12 @@ bool has_panel_format(DType dtype);
 size_t panel_bytes(DType dtype, size_t lanes, size_t inputs);
 
 // code_flip: xor-ed into every byte code (0x80 turns signed bytes into offset 128); 0 otherwise.
-void pack_panel(const TensorView& weights, size_t first_output, size_t lanes, uint8_t code_flip,
+// F4_E2M1 codes with scales of 1x32 tiles become MXFP4 panels.
+void pack_panel(const ScaledView& weights, size_t first_output, size_t lanes, uint8_t code_flip,
                 std::byte* panel);
+
+// A row of F4_E2M1 codes with scales of 1x32 tiles as MXFP4 blocks: row [inputs / 32 * 17] bytes.
+void mxfp4_row(const ScaledView& weights, size_t output, std::byte* row);
 
 // One block of 32 inputs of a row in the file's form, as unsigned codes (Q8_0: the signed byte).
 void read_block_codes(DType dtype, const std::byte* row, size_t block, uint8_t codes[32]);

@@ -68,7 +68,7 @@ int weight_code(DType dtype, uint8_t code) {
 }
 
 void store(const MatmulChunk& c, size_t row, size_t output, float value) {
-  float& out = c.out[row * c.stride + output];
+  float& out = c.out[(row - c.first_row) * c.stride + output];
   if (c.bias) value += c.bias[output];
   out = c.epilogue == Epilogue::add ? out + value : value;
 }
@@ -115,11 +115,11 @@ void run_int8(const MatmulChunk& c) noexcept {
   }
 }
 
-template <DType kType>
-void run_f32(const MatmulChunk& c) noexcept {
+template <class Decode>
+void run_rows(const MatmulChunk& c, Decode&& decode) {
   std::vector<float> w(c.inputs);
   for (size_t output = c.panel_begin; output < c.panel_end; ++output) {
-    deepinfer::decode_row(kType, c.panels + output * c.panel_bytes, w.data(), c.inputs);
+    decode(c.panels + output * c.panel_bytes, 0, c.inputs, w.data());
     for (const RowGroup& g : c.groups) {
       const auto* x = reinterpret_cast<const float*>(c.activations + g.offset);
       float acc = 0;
@@ -130,20 +130,55 @@ void run_f32(const MatmulChunk& c) noexcept {
 }
 
 template <DType kType>
+void decode_plain(const std::byte* panel, size_t, size_t inputs, float* out) {
+  deepinfer::decode_row(kType, panel, out, inputs);
+}
+
+template <DType kType>
 MatmulKernel f32_kernel() {
-  return {
-      .name = "f32.ref",
-      .dtype = kType,
-      .isa = Isa::ref,
-      .forms = kFormF32,
-      .panel_outputs = 1,
-      .panel_bytes = [](size_t inputs) { return row_bytes(kType, inputs); },
-      .refuse = [](size_t) { return std::string(); },
-      .pack = [](const TensorView& weights, size_t first,
-                 std::byte* panel) { std::memcpy(panel, weights.row(first), weights.row_size()); },
-      .run = run_f32<kType>,
-      .decode_row = [](const std::byte* panel, size_t, size_t inputs,
-                       float* out) { deepinfer::decode_row(kType, panel, out, inputs); }};
+  return {.name = "f32.ref",
+          .dtype = kType,
+          .isa = Isa::ref,
+          .forms = kFormF32,
+          .panel_outputs = 1,
+          .panel_bytes = [](size_t inputs) { return row_bytes(kType, inputs); },
+          .refuse = [](size_t) { return std::string(); },
+          .pack =
+              [](const ScaledView& weights, size_t first, std::byte* panel) {
+                if (weights.codes.dtype == DType::f4_e2m1) return mxfp4_row(weights, first, panel);
+                std::memcpy(panel, weights.codes.row(first), weights.codes.row_size());
+              },
+          .run = [](const MatmulChunk& c) noexcept { run_rows(c, decode_plain<kType>); },
+          .decode_row = decode_plain<kType>};
+}
+
+// A panel is one row: [ceil(inputs / 32)] float scales, then its codes.
+void decode_fp8(const std::byte* panel, size_t, size_t inputs, float* out) {
+  const size_t blocks = (inputs + 31) / 32;
+  deepinfer::decode_row(DType::f8_e4m3, panel + blocks * sizeof(float), out, inputs);
+  for (size_t k = 0; k < inputs; ++k) {
+    float scale;
+    std::memcpy(&scale, panel + k / 32 * sizeof(float), sizeof(float));
+    out[k] *= scale;
+  }
+}
+
+void pack_fp8(const ScaledView& weights, size_t output, std::byte* panel) {
+  const size_t inputs = weights.inputs();
+  for (size_t k = 0; k < inputs; k += 32, panel += sizeof(float)) {
+    const float scale = weights.scale(output, k);
+    std::memcpy(panel, &scale, sizeof(float));
+  }
+  std::memcpy(panel, weights.codes.row(output), inputs);
+}
+
+MatmulKernel fp8_kernel() {
+  MatmulKernel kernel = f32_kernel<DType::f8_e4m3>();
+  kernel.panel_bytes = [](size_t inputs) { return (inputs + 31) / 32 * sizeof(float) + inputs; };
+  kernel.pack = pack_fp8;
+  kernel.run = [](const MatmulChunk& c) noexcept { run_rows(c, decode_fp8); };
+  kernel.decode_row = decode_fp8;
+  return kernel;
 }
 
 template <DType kType>
@@ -187,7 +222,7 @@ std::span<const MatmulKernel> kernels() {
       f32_kernel<DType::iq3_xxs>(),
       f32_kernel<DType::iq3_s>(),
       f32_kernel<DType::nvfp4>(),
-      f32_kernel<DType::f8_e4m3>(),
+      fp8_kernel(),
       f32_kernel<DType::f8_e5m2>(),
   };
   return list;
