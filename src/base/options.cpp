@@ -45,6 +45,29 @@ std::string joined(const std::vector<std::string>& items) {
   return out;
 }
 
+// A number and a unit: "8GB", "1.5 GiB".
+std::optional<int64_t> parse_bytes(const std::string& text) {
+  struct Unit {
+    std::string_view name;
+    double bytes;
+  };
+  constexpr Unit kUnits[] = {{"B", 1},        {"kB", 1e3},    {"KB", 1e3},     {"MB", 1e6},
+                             {"GB", 1e9},     {"TB", 1e12},   {"KiB", 0x1p10}, {"MiB", 0x1p20},
+                             {"GiB", 0x1p30}, {"TiB", 0x1p40}};
+  double number = 0;
+  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (failure != std::errc()) return std::nullopt;
+  std::string_view unit(end, static_cast<size_t>(text.data() + text.size() - end));
+  while (unit.starts_with(' ')) unit.remove_prefix(1);
+  for (const Unit& known : kUnits) {
+    if (unit != known.name) continue;
+    const double bytes = number * known.bytes;
+    if (!(bytes >= 0 && bytes < 0x1p62)) return std::nullopt;
+    return static_cast<int64_t>(bytes);
+  }
+  return std::nullopt;
+}
+
 // "a whole number from 1 to 1024"
 std::string wanted(const Entry& entry) {
   struct {
@@ -56,7 +79,8 @@ std::string wanted(const Entry& entry) {
     std::string operator()(std::vector<std::string>*) const { return "a list of texts"; }
   } name;
   if (!entry.rule.choices.empty()) return "one of " + joined(entry.rule.choices);
-  std::string out = std::visit(name, entry.target);
+  std::string out = entry.rule.bytes ? "a number of bytes, such as 8GB or 512MiB"
+                                     : std::visit(name, entry.target);
   if (entry.rule.least) out += fmt::format(" from {}", *entry.rule.least);
   if (entry.rule.most) out += fmt::format(" up to {}", *entry.rule.most);
   return out;
@@ -91,6 +115,9 @@ struct Take {
   }
   bool operator()(size_t* target) const {
     const int64_t* number = std::get_if<int64_t>(&value);
+    const std::string* text = std::get_if<std::string>(&value);
+    const std::optional<int64_t> bytes = rule.bytes && text ? parse_bytes(*text) : std::nullopt;
+    if (bytes) number = &*bytes;
     if (!number || *number < 0 || !within(rule, static_cast<double>(*number))) return false;
     if (write) *target = static_cast<size_t>(*number);
     return true;

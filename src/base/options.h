@@ -38,6 +38,7 @@ struct OptionRule {
   std::optional<double> least = std::nullopt;  // numbers
   std::optional<double> most = std::nullopt;   // numbers
   std::vector<std::string> choices = {};       // strings; empty: any
+  bool bytes = false;  // size_t: takes "8GB", "512MiB", "1.5 GB" too (kB, MB, GB, TB; KiB, ...)
 };
 
 class OptionTable {

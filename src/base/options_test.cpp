@@ -168,5 +168,25 @@ TEST_F(OptionsTest, ANameTwiceIsABug) {
   EXPECT_DEATH(table_.add("json", &json_, "again"), "exists");
 }
 
+TEST(Options, BytesTakeUnits) {
+  size_t memory = 0;
+  OptionTable table;
+  table.add("memory", &memory, "how much", {.bytes = true});
+  const struct {
+    const char* text;
+    size_t bytes;
+  } cases[] = {{"12", 12},       {"8GB", 8'000'000'000},      {"512MiB", 536'870'912},
+               {"1.5 kB", 1500}, {"2TiB", 2'199'023'255'552}, {"0B", 0}};
+  for (const auto& one : cases) {
+    ASSERT_TRUE(table.set("memory", one.text).ok()) << one.text;
+    EXPECT_EQ(memory, one.bytes) << one.text;
+  }
+  for (const char* wrong : {"GB", "8 giga", "-1GB", "1e30GB", "8GBs"}) {
+    const Result<void> result = table.set("memory", wrong);
+    ASSERT_FALSE(result.ok()) << wrong;
+    EXPECT_NE(result.error().text().find("such as 8GB"), std::string::npos);
+  }
+}
+
 }  // namespace
 }  // namespace deepinfer
