@@ -1,14 +1,16 @@
 #pragma once
 
-// Grouped-query causal attention over keys and values kept in pages of 128 tokens.
+// Grouped-query attention over keys and values kept in pages of 128 tokens: causal for text, or of
+// all rows over all tokens for the patches of a picture.
 //
 // A page of one layer: per key/value head first the keys transposed, [head_dim][128], then the
 // values, [128][head_dim], in the form's element type (f32, or bf16 rounded to nearest even). Keys
 // are stored after rotation. The transposed keys make one lane one token: no horizontal sums.
 //
-//   out[row][head] = sum_t softmax_t(scale * q[row][head] . k[t]) v[t],  t = 0 .. position(row)
+//   out[row][head] = sum_t softmax_t(scale * q[row][head] . k[t]) v[t],  t = 0 .. last(row)
+//   last(row) = position(row), or the last token of the sequence when it is bidirectional
 //
-// Bits: a row's result depends on its query, its position and the stored rows only. Keys are taken
+// Bits: a row's result depends on its query, last(row) and the stored rows only. Keys are taken
 // in spans of kSpan tokens, at fixed positions from 0; each span gives (max, sum, weighted values),
 // with t ascending inside; spans are combined in ascending order. The same for prefill and decode,
 // any chunking, thread count and company.
@@ -37,6 +39,9 @@ struct AttentionShape {
   size_t head_dim = 0;  // multiple of 8
   KvForm form = KvForm::bf16;
   float scale = 0.0f;  // 1 / sqrt(head_dim) for the classic families
+  // The weights exp(score - max of the span) are rounded to bf16 before they weigh values; their
+  // sum is not. What kernels on bf16 units do.
+  bool bf16_weights = false;
 
   size_t page_bytes() const {  // of one layer
     return 2 * kv_heads * head_dim * kPageTokens * kv_element_bytes(form);
@@ -53,6 +58,7 @@ struct AttentionSequence {
   const std::byte* const* pages = nullptr;  // [ceil((first_position + rows) / 128)], this layer's
   uint64_t first_position = 0;
   size_t rows = 0;
+  bool bidirectional = false;      // every row sees all first_position + rows tokens
   const float* queries = nullptr;  // [rows][query_stride], heads * head_dim used, rotated
   float* out = nullptr;            // [rows][out_stride], heads * head_dim written
 };

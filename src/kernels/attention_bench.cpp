@@ -105,35 +105,57 @@ void decode(benchmark::State& state, Isa isa, AttentionShape shape, size_t conte
   state.counters["share"] = bytes / seconds / bandwidth[bandwidth.size() / 2];
 }
 
-void prefill(benchmark::State& state, Isa isa, AttentionShape shape, size_t context) {
-  constexpr size_t kRows = 512;
-  const Pages pages(shape, context, 1);
+// Passes over one sequence, with the share of the peak that `operations` of a pass make.
+void measure(benchmark::State& state, Isa isa, const AttentionShape& shape,
+             const AttentionSequence& sequence, double operations) {
   const size_t width = shape.heads * shape.head_dim;
-  const std::vector<float> queries(kRows * width, 0.3f);
-  std::vector<float> out(kRows * width);
   AttentionWorkspace workspace;
-  const AttentionSequence one[] = {{.pages = pages.pointers.data(),
-                                    .first_position = context - kRows,
-                                    .rows = kRows,
-                                    .queries = queries.data(),
-                                    .out = out.data()}};
   double seconds = 0.0, best = 1e9;
   size_t passes = 0;
   for (auto _ : state) {
     const auto start = std::chrono::steady_clock::now();
-    attention(pool(), isa, shape, one, width, width, workspace);
+    attention(pool(), isa, shape, {&sequence, 1}, width, width, workspace);
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
     state.SetIterationTime(took.count());
     seconds += took.count();
     best = std::min(best, took.count());
     ++passes;
   }
-  const double visible = static_cast<double>(kRows) *
-                         (static_cast<double>(context) - (static_cast<double>(kRows) - 1.0) / 2.0);
-  const double operations = 4.0 * static_cast<double>(width) * visible;
   state.counters["GFLOP/s"] = operations * static_cast<double>(passes) / seconds * 1e-9;
   state.counters["best"] = operations / best * 1e-9;
   state.counters["share"] = operations / best / fma_peak(isa);
+}
+
+void prefill(benchmark::State& state, Isa isa, AttentionShape shape, size_t context) {
+  constexpr size_t kRows = 512;
+  const Pages pages(shape, context, 1);
+  const size_t width = shape.heads * shape.head_dim;
+  const std::vector<float> queries(kRows * width, 0.3f);
+  std::vector<float> out(kRows * width);
+  const double visible = static_cast<double>(kRows) *
+                         (static_cast<double>(context) - (static_cast<double>(kRows) - 1.0) / 2.0);
+  measure(state, isa, shape,
+          {.pages = pages.pointers.data(),
+           .first_position = context - kRows,
+           .rows = kRows,
+           .queries = queries.data(),
+           .out = out.data()},
+          4.0 * static_cast<double>(width) * visible);
+}
+
+// The patches of a picture: every row sees every token.
+void patches(benchmark::State& state, Isa isa, AttentionShape shape, size_t count) {
+  const Pages pages(shape, count, 1);
+  const size_t width = shape.heads * shape.head_dim;
+  const std::vector<float> queries(count * width, 0.3f);
+  std::vector<float> out(count * width);
+  measure(state, isa, shape,
+          {.pages = pages.pointers.data(),
+           .rows = count,
+           .bidirectional = true,
+           .queries = queries.data(),
+           .out = out.data()},
+          4.0 * static_cast<double>(width * count) * static_cast<double>(count));
 }
 
 void append_row(benchmark::State& state, AttentionShape shape) {
@@ -176,6 +198,17 @@ int register_all() {
       for (size_t context : {512, 1024, 4096}) {
         benchmark::RegisterBenchmark(label("prefill", isa, name, context).c_str(), prefill, isa,
                                      shape, context)
+            ->UseManualTime()
+            ->Unit(benchmark::kMillisecond);
+      }
+    }
+  }
+  for (Isa isa : isas) {
+    for (KvForm form : {KvForm::f32, KvForm::bf16}) {
+      for (size_t count : {384, 1610, 8649}) {
+        const char* name = form == KvForm::f32 ? "16/16x64f32" : "16/16x64";
+        benchmark::RegisterBenchmark(label("patches", isa, name, count).c_str(), patches, isa,
+                                     shape_of(16, 16, 64, form), count)
             ->UseManualTime()
             ->Unit(benchmark::kMillisecond);
       }

@@ -28,6 +28,10 @@ inline size_t padded_dims(const AttentionShape& shape) { return (shape.head_dim 
 // One span of one pair: weighted values [padded], then the maximum and the sum.
 inline size_t block_stride(const AttentionShape& shape) { return padded_dims(shape) + 16; }
 
+inline uint64_t last_token(const AttentionSequence& sequence, size_t row) {
+  return sequence.first_position + (sequence.bidirectional ? sequence.rows - 1 : row);
+}
+
 struct AttentionTile {
   const AttentionShape* shape = nullptr;
   const AttentionSequence* sequence = nullptr;
@@ -43,11 +47,12 @@ struct AttentionTile {
   size_t head_offset(size_t pair) const {
     return (kv_head * group() + (first_pair + pair) % group()) * shape->head_dim;
   }
-  uint64_t position(size_t pair) const { return sequence->first_position + row(pair); }
-  size_t span_count() const { return static_cast<size_t>(position(pairs - 1)) / kSpan + 1; }
+  // The last token that the pair sees.
+  uint64_t last(size_t pair) const { return last_token(*sequence, row(pair)); }
+  size_t span_count() const { return static_cast<size_t>(last(pairs - 1)) / kSpan + 1; }
   // Tokens of the span that the pair sees.
   size_t visible(size_t pair, size_t span) const {
-    const uint64_t end = position(pair) + 1, begin = uint64_t{span} * kSpan;
+    const uint64_t end = last(pair) + 1, begin = uint64_t{span} * kSpan;
     return end <= begin ? 0 : static_cast<size_t>(std::min<uint64_t>(end - begin, kSpan));
   }
 };
@@ -77,7 +82,7 @@ namespace emulated512 {
 const AttentionKernel& attention_kernel();
 }
 namespace ref {
-// One row of one head with double sums; scores: room for position + 1 values.
+// One row of one head with double sums; scores: room for every token that the row sees.
 void attention_row(const AttentionShape& shape, const AttentionSequence& sequence, size_t row,
                    size_t head, const float* query, float* out, double* scores) noexcept;
 }  // namespace ref

@@ -223,6 +223,54 @@ TEST(Attention, CompanyDoesNotChangeBits) {
   }
 }
 
+// All rows see all tokens: as if each were the last.
+TEST(Attention, BidirectionalRowsSeeEveryToken) {
+  const auto one = make_pool(1), three = make_pool(3);
+  for (KvForm form : {KvForm::f32, KvForm::bf16}) {
+    for (size_t tokens : {1, 17, 72, 513, 1100}) {
+      for (size_t dim : {16, 64, 72}) {
+        const AttentionShape shape = shape_of(3, 3, dim, form);
+        const Sequence sequence(shape, tokens, 31);
+        const auto all = [&](ThreadPool& pool, Isa isa) {
+          std::vector<float> out(tokens * sequence.stride(), kNaN);
+          AttentionSequence rows = sequence.rows(0, tokens, out.data());
+          rows.bidirectional = true;
+          AttentionWorkspace workspace;
+          attention(pool, isa, shape, {&rows, 1}, sequence.stride(), sequence.stride(), workspace);
+          return out;
+        };
+        const std::vector<float> expected = all(*three, Isa::ref);
+        for (Isa isa : fast_isas()) {
+          const std::vector<float> got = all(*three, isa);
+          EXPECT_LT(largest_difference(got, expected), 1e-5f) << name(shape, isa) << " " << tokens;
+          EXPECT_TRUE(same_bits(got, all(*one, isa))) << name(shape, isa) << " " << tokens;
+          const std::vector<float> last = run(*one, isa, shape, sequence, tokens - 1, 1);
+          EXPECT_EQ(std::memcmp(last.data(), got.data() + (tokens - 1) * sequence.stride(),
+                                last.size() * sizeof(float)),
+                    0)
+              << name(shape, isa) << " " << tokens;
+        }
+      }
+    }
+  }
+}
+
+TEST(Attention, WeightsRoundedToBf16) {
+  const auto pool = make_pool(2);
+  AttentionShape shape = shape_of(2, 1, 64, KvForm::bf16);
+  const Sequence sequence(shape, 700, 5);
+  const std::vector<float> exact = run(*pool, Isa::ref, shape, sequence, 600, 100);
+  shape.bf16_weights = true;
+  const std::vector<float> expected = run(*pool, Isa::ref, shape, sequence, 600, 100);
+  EXPECT_GT(largest_difference(exact, expected), 1e-5f);
+  for (Isa isa : fast_isas()) {
+    const std::vector<float> got = run(*pool, isa, shape, sequence, 600, 100);
+    // A weight of another span's maximum may fall on another side: half a unit of 2^-8 at most.
+    EXPECT_LT(largest_difference(got, expected), 4e-3f) << isa_name(isa);
+    EXPECT_GT(largest_difference(got, exact), 1e-5f) << isa_name(isa);
+  }
+}
+
 TEST(Attention, EmulatedEqualsAvx512) {
   if (!cpu_features().avx512_vnni) return;
   const auto pool = make_pool(2);

@@ -26,7 +26,7 @@ void attention_row(const AttentionShape& shape, const AttentionSequence& sequenc
   const size_t kv_head = head / (shape.heads / shape.kv_heads);
   const size_t keys = kv_head * 2 * dims * kPageTokens;  // first element of the head in a page
   const size_t values = keys + dims * kPageTokens;
-  const size_t tokens = static_cast<size_t>(sequence.first_position) + row + 1;
+  const size_t tokens = static_cast<size_t>(last_token(sequence, row)) + 1;
   double highest = -std::numeric_limits<double>::infinity();
   for (size_t t = 0; t < tokens; ++t) {
     const std::byte* page = sequence.pages[t / kPageTokens];
@@ -42,6 +42,9 @@ void attention_row(const AttentionShape& shape, const AttentionSequence& sequenc
   for (size_t t = 0; t < tokens; ++t) {
     scores[t] = std::exp(scores[t] - highest);
     sum += scores[t];
+    if (shape.bf16_weights) {
+      scores[t] = static_cast<double>(bf16_to_f32(f32_to_bf16(static_cast<float>(scores[t]))));
+    }
   }
   for (size_t d = 0; d < dims; ++d) {
     double mean = 0.0;
