@@ -2,13 +2,14 @@
 
 #include <array>
 #include <bit>
+#include <cstddef>
 
 #include "base/check.h"
 
 namespace deepinfer::models {
 namespace {
 
-constexpr size_t kPool = 4;
+constexpr std::size_t kPool = 4;
 
 // One 32-bit word into the pool's arithmetic; `constant` walks on with every word.
 uint32_t hash_word(uint32_t value, uint32_t& constant) {
@@ -30,15 +31,15 @@ std::array<uint64_t, 4> seed_words(uint64_t seed) {
                                                static_cast<uint32_t>(seed >> 32), 0, 0};
   std::array<uint32_t, kPool> pool{};
   uint32_t constant = 0x43b0d7e5;
-  for (size_t i = 0; i < kPool; ++i) pool[i] = hash_word(entropy[i], constant);
-  for (size_t from = 0; from < kPool; ++from) {
-    for (size_t to = 0; to < kPool; ++to) {
+  for (std::size_t i = 0; i < kPool; ++i) pool[i] = hash_word(entropy[i], constant);
+  for (std::size_t from = 0; from < kPool; ++from) {
+    for (std::size_t to = 0; to < kPool; ++to) {
       if (from != to) pool[to] = mix_words(pool[to], hash_word(pool[from], constant));
     }
   }
   std::array<uint64_t, 4> out{};
   constant = 0x8b51f9dd;
-  for (size_t i = 0; i < 8; ++i) {
+  for (std::size_t i = 0; i < 8; ++i) {
     uint32_t word = pool[i % kPool] ^ constant;
     constant *= 0x58f38ded;
     word *= constant;
