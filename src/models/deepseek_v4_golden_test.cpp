@@ -1,0 +1,194 @@
+// The tiny V4 models against transformers in fp32 (tests/golden/deepseek_v4), on every instruction
+// set: logits, streams, routing, selections, entries, greedy ids.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <tuple>
+
+#include "models/deepseek_v4.h"
+#include "models/model_runner.h"
+#include "tests/golden_file.h"
+
+namespace deepinfer::models {
+namespace {
+
+constexpr float kLogitTolerance = 1e-3f;  // of the goldens' README
+constexpr float kTapTolerance = 3e-4f;
+constexpr size_t kMaxRows = 640;
+
+std::vector<int32_t> ids_of(const GoldenTensor& tensor) {
+  const std::span<const int32_t> ids = tensor.as<int32_t>();
+  return {ids.begin(), ids.end()};
+}
+
+// Largest difference; fails at once when the sizes differ.
+float worst_of(std::span<const float> actual, std::span<const float> expected) {
+  EXPECT_EQ(actual.size(), expected.size());
+  if (actual.size() != expected.size()) return INFINITY;
+  float worst = 0;
+  for (size_t i = 0; i < actual.size(); ++i) {
+    const float difference = std::abs(actual[i] - expected[i]);
+    if (!(difference <= worst)) worst = difference;
+  }
+  return worst;
+}
+
+using Case = std::tuple<std::string, kernels::Isa>;
+
+class V4Golden : public ::testing::TestWithParam<Case> {
+ protected:
+  ModelRunner open(KvMode kv = KvMode::f32,
+                   kernels::Numerics numerics = kernels::Numerics::exact) const {
+    const auto& [name, isa] = GetParam();
+    return ModelRunner::open(path(),
+                             {.isa = isa, .numerics = numerics, .kv = kv, .max_rows = kMaxRows});
+  }
+  std::string path() const {
+    return std::string(DEEPINFER_SOURCE_DIR) + "/tests/golden/deepseek_v4/" +
+           std::get<0>(GetParam());
+  }
+  GoldenFile golden() const {
+    return GoldenFile("deepseek_v4/" + std::get<0>(GetParam()) + "/golden.safetensors");
+  }
+  // Rows `positions` of [rows][width].
+  static std::vector<float> rows_of(std::span<const float> rows, size_t width,
+                                    std::span<const int32_t> positions) {
+    std::vector<float> out;
+    for (const int32_t position : positions) {
+      const auto first =
+          rows.begin() + static_cast<ptrdiff_t>(static_cast<size_t>(position) * width);
+      out.insert(out.end(), first, first + static_cast<ptrdiff_t>(width));
+    }
+    return out;
+  }
+  // The golden's list without its -1, and ours.
+  static void expect_selected(const GoldenTensor& expected, std::span<const int32_t> positions,
+                              const V4BlockTap& tap) {
+    const size_t width = expected.shape[1];
+    for (size_t i = 0; i < positions.size(); ++i) {
+      std::vector<uint32_t> wanted;
+      for (size_t j = 0; j < width; ++j) {
+        const int32_t entry = expected.as<int32_t>()[i * width + j];
+        if (entry >= 0) wanted.push_back(static_cast<uint32_t>(entry));
+      }
+      EXPECT_EQ(tap.selected[static_cast<size_t>(positions[i])], wanted)
+          << "position " << positions[i];
+    }
+  }
+};
+
+TEST_P(V4Golden, Prompt) {
+  ModelRunner runner = open();
+  const GoldenFile golden = this->golden();
+  auto& model = dynamic_cast<DeepseekV4&>(runner.model());
+  V4Taps taps{.blocks = true, .layers = {}, .means = {}, .streams = {}};
+  model.set_taps(&taps);
+  const std::vector<int32_t> ids = ids_of(golden["prompt.input_ids"]);
+  const std::vector<float> logits = runner.logits(ids, ids.size());
+  const float worst =
+      worst_of(rows_of(logits, runner.vocab(), golden["prompt.logit_positions"].as<int32_t>()),
+               golden["prompt.logits"].as<float>());
+  EXPECT_LE(worst, kLogitTolerance);
+  RecordProperty("worst_logit", std::to_string(worst));
+  const std::span<const int32_t> positions = golden["prompt.tap_positions"].as<int32_t>();
+  for (size_t i = 0; i < taps.layers.size(); ++i) {
+    const std::string layer = "prompt.layers." + std::to_string(i);
+    const size_t width = model.pass().streams().width();
+    EXPECT_LE(worst_of(rows_of(taps.layers[i].streams, width, positions),
+                       golden[layer + ".out"].as<float>()),
+              kTapTolerance)
+        << layer;
+    if (golden.has(layer + ".index.selected")) {
+      expect_selected(golden[layer + ".index.selected"], positions, taps.layers[i]);
+    }
+  }
+}
+
+TEST_P(V4Golden, EveryTapOfTheShortPrompt) {
+  ModelRunner runner = open();
+  const GoldenFile golden = this->golden();
+  auto& model = dynamic_cast<DeepseekV4&>(runner.model());
+  V4Taps taps{.blocks = true, .layers = {}, .means = {}, .streams = {}};
+  model.set_taps(&taps);
+  const std::vector<int32_t> ids = ids_of(golden["short.input_ids"]);
+  cache::SequenceCache sequence = runner.new_sequence();
+  EXPECT_LE(worst_of(runner.step({{&sequence, ids}}), golden["short.logits"].as<float>()),
+            kLogitTolerance);
+  std::vector<int32_t> positions(ids.size());
+  for (size_t i = 0; i < positions.size(); ++i) positions[i] = static_cast<int32_t>(i);
+  for (size_t i = 0; i < taps.layers.size(); ++i) {
+    const std::string layer = "short.layers." + std::to_string(i);
+    const V4BlockTap& tap = taps.layers[i];
+    const auto expect = [&](const std::vector<float>& actual, const std::string& name) {
+      EXPECT_LE(worst_of(actual, golden[layer + "." + name].as<float>()), kTapTolerance)
+          << layer << " " << name;
+    };
+    expect(tap.attn_in, "attn_in");
+    expect(tap.attn_out, "attn_out");
+    expect(tap.ffn_in, "ffn_in");
+    expect(tap.ffn_out, "ffn_out");
+    expect(tap.streams, "out");
+    expect(tap.routing.weights, "router.weights");
+    EXPECT_EQ(tap.routing.experts, ids_of(golden[layer + ".router.experts"])) << layer;
+    if (!golden.has(layer + ".index.selected")) continue;
+    expect_selected(golden[layer + ".index.selected"], positions, tap);
+    const GoldenTensor& entries = golden[layer + ".compressed_kv"];
+    const auto* stored =
+        reinterpret_cast<const float*>(sequence.page(0, model.plan().layers[i].entries->stream));
+    expect({stored, stored + entries.shape[0] * entries.shape[1]}, "compressed_kv");
+  }
+}
+
+TEST_P(V4Golden, GreedyContinuation) {
+  ModelRunner runner = open();
+  const GoldenFile golden = this->golden();
+  EXPECT_EQ(runner.greedy(ids_of(golden["prompt.input_ids"]), 32), ids_of(golden["greedy.ids"]));
+}
+
+// Five prompts of 1, 2, 3, 5 and 13 tokens in the same steps.
+TEST_P(V4Golden, ShortPromptsAsOneRaggedBatch) {
+  ModelRunner runner = open();
+  const GoldenFile golden = this->golden();
+  constexpr size_t kPrompts = 5, kSteps = 32;
+  std::vector<cache::SequenceCache> caches;
+  std::vector<std::vector<int32_t>> next(kPrompts), chosen(kPrompts);
+  for (size_t i = 0; i < kPrompts; ++i) {
+    caches.push_back(runner.new_sequence());
+    next[i] = ids_of(golden["extra." + std::to_string(i) + ".input_ids"]);
+  }
+  const auto vocab = static_cast<ptrdiff_t>(runner.vocab());
+  for (size_t step = 0; step < kSteps; ++step) {
+    std::vector<ModelRunner::Feed> feeds;
+    for (size_t i = 0; i < kPrompts; ++i) feeds.push_back({&caches[i], next[i], false});
+    const std::vector<float> logits = runner.step(feeds);
+    for (size_t i = 0; i < kPrompts; ++i) {
+      const auto row = logits.begin() + static_cast<ptrdiff_t>(i) * vocab;
+      if (step == 0) {
+        const std::vector<float> first(row, row + vocab);
+        EXPECT_LE(
+            worst_of(first, golden["extra." + std::to_string(i) + ".first_logits"].as<float>()),
+            kLogitTolerance)
+            << i;
+      }
+      next[i] = {static_cast<int32_t>(std::max_element(row, row + vocab) - row)};
+      chosen[i].push_back(next[i][0]);
+    }
+  }
+  for (size_t i = 0; i < kPrompts; ++i) {
+    EXPECT_EQ(chosen[i], ids_of(golden["extra." + std::to_string(i) + ".greedy_ids"])) << i;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(AllIsas, V4Golden,
+                         ::testing::Combine(::testing::Values("flash", "pro", "long", "quant"),
+                                            ::testing::ValuesIn(isas_of_this_machine())),
+                         [](const auto& parameter) {
+                           return std::get<0>(parameter.param) + "_" +
+                                  std::string(kernels::isa_name(std::get<1>(parameter.param)));
+                         });
+
+}  // namespace
+}  // namespace deepinfer::models
