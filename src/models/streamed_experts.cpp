@@ -73,7 +73,7 @@ bool same_shape(const ExpertTensors& a, const ExpertTensors& b) {
 struct StreamedExperts::State {
   Options options;
   ThreadPool* pool = nullptr;
-  std::vector<const ExpertTensors*> experts;  // [blocks]
+  std::vector<ExpertTensors> experts;  // [blocks]
   std::vector<uint32_t> first_block;          // [layers + 1]
   SlotLayout layout;
   std::unique_ptr<weights::StreamedBlocks> blocks;
@@ -90,7 +90,7 @@ struct StreamedExperts::State {
 // The views of the checkpoint, moved from the mapping to the bytes that were read.
 Result<void> StreamedExperts::State::pack(uint32_t block, std::span<const std::byte> raw,
                                           std::span<std::byte> slot) {
-  const auto views = views_of(*experts[block]);
+  const auto views = views_of(experts[block]);
   const std::byte* at = raw.data();
   for (size_t i = 0; i < kMatrices; ++i) {
     ScaledView view = *views[i];
@@ -109,7 +109,7 @@ Result<void> StreamedExperts::State::pack(uint32_t block, std::span<const std::b
 
 Result<void> StreamedExperts::State::bind(uint32_t block, const std::byte* slot,
                                           Bound& target) const {
-  const auto views = views_of(*experts[block]);
+  const auto views = views_of(experts[block]);
   kernels::PackedMatrix* matrices[kMatrices] = {&target.matrices.gate, &target.matrices.up,
                                                 &target.matrices.down};
   for (size_t i = 0; i < kMatrices; ++i) {
@@ -141,8 +141,8 @@ Result<std::unique_ptr<StreamedExperts>> StreamedExperts::create(
   for (const std::span<const ExpertTensors> layer : layers) {
     s.first_block.push_back(static_cast<uint32_t>(s.experts.size()));
     for (const ExpertTensors& expert : layer) {
-      check(s.experts.empty() || same_shape(*s.experts.front(), expert), "experts of one shape");
-      s.experts.push_back(&expert);
+      check(s.experts.empty() || same_shape(s.experts.front(), expert), "experts of one shape");
+      s.experts.push_back(expert);
       std::vector<weights::BlockPart>& block = parts.emplace_back();
       const auto add = [&](const TensorView& view, size_t bytes) {
         const weights::Checkpoint::Place place = checkpoint.locate(view.data);
@@ -161,7 +161,7 @@ Result<std::unique_ptr<StreamedExperts>> StreamedExperts::create(
   s.first_block.push_back(static_cast<uint32_t>(s.experts.size()));
   check(!s.experts.empty(), "a source of one expert or more");
 
-  const ExpertTensors& first = *s.experts.front();
+  const ExpertTensors& first = s.experts.front();
   s.layout = TRY(slot_layout(first, options.target));
   const uint64_t floor = TRY(floor_bytes(first, options));
   if (options.budget_bytes < floor) {
