@@ -66,6 +66,7 @@ struct RunnerOptions {
   size_t threads = 1;
   size_t max_rows = 64;
   size_t pages = 16;
+  uint64_t stream_bytes = 0;
 };
 
 class ModelRunner {
@@ -85,7 +86,10 @@ class ModelRunner {
     runner.threads_ = value_or_die(ThreadPool::create({.threads = options.threads}));
     runner.model_ = value_or_die(open_model(
         *runner.checkpoint_,
-        {.target = {options.isa, options.numerics}, .kv = options.kv, .max_rows = options.max_rows},
+        {.target = {options.isa, options.numerics},
+         .kv = options.kv,
+         .max_rows = options.max_rows,
+         .stream_bytes = options.stream_bytes},
         *runner.threads_));
     runner.pages_ =
         value_or_die(cache::PagePool::create(runner.model_->cache_layout(), options.pages));
