@@ -150,8 +150,11 @@ Error DiskReader::State::failure(const Piece& piece, int code) {
   direct_refused = direct_refused || (piece.direct && code == EINVAL);
   const std::string thing = fmt::format("{} at byte {}", files[piece.file].path, piece.offset);
   if (code != 0) return Error::io(thing, fmt::format("read: {}", std::strerror(code)));
-  return Error::io(thing, fmt::format("the file ends at byte {}, {} bytes are wanted from there",
-                                      piece.read_offset + piece.done, piece.bytes));
+  struct stat seen{};
+  const bool known = ::fstat(files[piece.file].buffered, &seen) == 0;
+  return Error::io(thing, fmt::format("{} bytes are wanted, the file ends at byte {}", piece.bytes,
+                                      known ? static_cast<uint64_t>(seen.st_size)
+                                            : piece.read_offset + piece.done));
 }
 
 Result<void> DiskReader::State::read_uring() {

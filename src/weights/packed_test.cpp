@@ -14,11 +14,17 @@ PackedHeader small_header() {
   header.panels = PanelLayout::avx2;
   header.content_id = "0123";
   PackedEntry rows;
-  rows.table = {.name = "norm", .dtype = DType::f32, .shape = {8}, .begin = 4096, .bytes = 32};
+  rows.table.name = "norm";
+  rows.table.shape = {8};
+  rows.table.begin = 4096;
+  rows.table.bytes = 32;
   rows.checksum = 0xfedcba9876543210u;
   PackedEntry matrix;
-  matrix.table = {
-      .name = "w", .dtype = DType::f8_e4m3, .shape = {64, 64}, .begin = 8192, .bytes = 4096};
+  matrix.table.name = "w";
+  matrix.table.dtype = DType::f8_e4m3;
+  matrix.table.shape = {64, 64};
+  matrix.table.begin = 8192;
+  matrix.table.bytes = 4096;
   matrix.packed = true;
   matrix.tile_outputs = matrix.tile_inputs = 32;
   header.entries = {rows, matrix};

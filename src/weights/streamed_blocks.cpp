@@ -162,24 +162,32 @@ Result<StreamedBlocks::Lease> StreamedBlocks::acquire(std::span<const uint32_t> 
     check(id < s.slot_of.size(), "block number");
     if (s.slot_of[id] != kNone) ++s.slots[s.slot_of[id]].pins;
   }
-  size_t taken = 0;
+  // ids[ahead ..] lost that pin again: what comes first must find room.
+  size_t taken = 0, ahead = ids.size();
   for (; taken < ids.size(); ++taken) {
     const uint32_t id = ids[taken];
     if (s.slot_of[id] == kNone) {
-      const uint32_t slot = s.take_slot();
+      uint32_t slot = s.take_slot();
+      while (slot == kNone && ahead > taken + 1) {
+        const uint32_t last = s.slot_of[ids[--ahead]];
+        if (last == kNone) continue;
+        --s.slots[last].pins;
+        slot = s.take_slot();
+      }
       if (slot == kNone) break;
       if (s.slots[slot].block != kNone) s.slot_of[s.slots[slot].block] = kNone;
       s.slots[slot] = {.block = id, .pins = 1};
       s.slot_of[id] = slot;
       missing.push_back(id);
     } else {
+      if (taken >= ahead) ++s.slots[s.slot_of[id]].pins;
       ++s.counters.hits;
     }
     s.slots[s.slot_of[id]].used = s.tick;
     lease.slot_index.push_back(s.slot_of[id]);
     lease.slots.push_back(s.slot_data(s.slot_of[id]));
   }
-  for (size_t i = taken; i < ids.size(); ++i) {
+  for (size_t i = taken; i < ahead; ++i) {
     if (s.slot_of[ids[i]] != kNone) --s.slots[s.slot_of[ids[i]]].pins;
   }
   check(taken > 0 || ids.empty(), "every slot is pinned: leases are not given back");
