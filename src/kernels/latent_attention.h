@@ -9,9 +9,11 @@
 // The sink is not scaled and has no value. faithful: exp(a_n - M) is rounded to bf16 before the
 // value product, the denominator is not.
 //
-// Bits: a query's result depends on the query, the list of its rows and their bytes only. Dot
-// products run k ascending in a fixed pattern; keys are taken in spans of fixed length from the
-// start of the list, the spans combined in order. Never on other queries, threads or chunks.
+// Bits: a query's result depends on the query, the list of its rows and their bytes only, never on
+// other queries, threads or chunks; all instruction sets but ref give the same. Dot products run k
+// ascending; keys are taken in spans of kLatentSpan rows from the start of the list, each with its
+// own maximum M, n ascending inside, and the spans are combined in order. A list of one span has
+// the true maximum, so that faithful rounds there exactly what the formula says.
 //
 // Threads: uses the pool, from one thread at a time.
 
@@ -25,6 +27,9 @@
 #include "kernels/latent_rows.h"
 
 namespace deepinfer::kernels {
+
+// Above what any of the families selects with its window (V3.2: 2048).
+inline constexpr size_t kLatentSpan = 2048;
 
 struct LatentShape {
   size_t heads = 0;
@@ -57,6 +62,7 @@ struct LatentQuery {
   size_t entry_count = 0;
 };
 
+// out of different queries must not overlap.
 void latent_attention(ThreadPool& pool, Isa isa, const LatentShape& shape,
                       std::span<const LatentQuery> queries, AttentionWorkspace& workspace);
 

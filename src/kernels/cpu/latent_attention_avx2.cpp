@@ -1,0 +1,24 @@
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+
+#include "kernels/cpu/row_codes_avx2.h"
+#include "kernels/latent_attention_kernel.h"
+#include "kernels/latent_row_tables.h"
+
+#pragma clang attribute push(__attribute__((target("avx2,fma,f16c,bmi2"))), apply_to = function)
+namespace deepinfer::kernels::avx2 {
+namespace {
+#include "kernels/cpu/exp.inc"
+
+#include "kernels/cpu/latent_decode.inc"
+
+#include "kernels/cpu/latent_attention.inc"
+}  // namespace
+
+const LatentKernel& latent_kernel() { return kLatentKernel; }
+
+}  // namespace deepinfer::kernels::avx2
+#pragma clang attribute pop
