@@ -62,6 +62,10 @@ void EngineSettings::declare(OptionTable& options) {
               {.choices = {"official", "f32"}});
   options.add("max-rows", &max_rows, "rows a step may hold, so the largest prefill chunk",
               {.least = 1, .most = 8192});
+  options.add("stream-memory", &stream_memory,
+              "memory for experts that are read from disk when they are needed; without it they "
+              "are resident when they fit, else get what the machine has to spare",
+              {.bytes = true});
   options.add("explain", &explain,
               "print which kernel was chosen for each operation, and why others refused");
 }
@@ -72,6 +76,7 @@ Result<llm::LlmOptions> EngineSettings::llm_options() const {
   options.model.target.numerics = TRY(kernels::choose_numerics(numerics));
   options.model.kv = kv == "f32" ? models::KvMode::f32 : models::KvMode::official;
   options.model.max_rows = max_rows;
+  options.model.stream_bytes = stream_memory;
   options.pool.threads = threads;
   return options;
 }

@@ -23,13 +23,14 @@ struct OutputSettings {
   void declare(OptionTable& options);
 };
 
-// --threads, --isa, --numerics, --kv, --max-rows, --explain.
+// --threads, --isa, --numerics, --kv, --max-rows, --stream-memory, --explain.
 struct EngineSettings {
   size_t threads = 0;  // 0: all usable cores
   std::string isa = "auto";
   std::string numerics = "fast";
   std::string kv = "official";
   size_t max_rows = 512;
+  size_t stream_memory = 0;  // 0: experts are resident when they fit
   bool explain = false;
 
   void declare(OptionTable& options);

@@ -17,6 +17,7 @@
 
 #include "base/result.h"
 #include "kernels/matmul.h"
+#include "models/model.h"
 
 namespace deepinfer::models {
 
@@ -36,14 +37,6 @@ struct ExpertLease {
   ~ExpertLease() {
     if (release) release();
   }
-};
-
-// Counted since creation; zero for resident experts.
-struct StreamCounters {
-  uint64_t hits = 0;
-  uint64_t misses = 0;
-  uint64_t bytes_read = 0;
-  double wait_seconds = 0;  // time that acquire() waited for the disk
 };
 
 class ExpertSource {

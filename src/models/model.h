@@ -84,6 +84,14 @@ struct OperationTime {
   double operations = 0;  // multiply and add count as two
 };
 
+// Reads of weights that are not resident, since the model was opened; all zero without any.
+struct StreamCounters {
+  uint64_t hits = 0;    // experts that were in memory
+  uint64_t misses = 0;  // experts that were read from disk
+  uint64_t bytes_read = 0;
+  double wait_seconds = 0;  // computing waited for the disk
+};
+
 class Model {
  public:
   virtual ~Model() = default;
@@ -101,6 +109,7 @@ class Model {
   // Bytes the model holds in all (weights and workspace).
   virtual size_t resident_bytes() const = 0;
   virtual const std::vector<kernels::Choice>& choices() const = 0;
+  virtual StreamCounters stream_counters() const { return {}; }
 
   // Writes the cache entries of all rows and the wanted logits. Does not change length() of the
   // caches. Fails (internal, naming layer and operation) when a value is NaN or infinite.
