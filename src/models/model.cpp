@@ -2,7 +2,11 @@
 
 #include <string>
 
+#include "models/deepseek_v3.h"
+#include "models/deepseek_v4.h"
+#include "models/deepseek_v41.h"
 #include "models/llama.h"
+#include "weights/deepseek_config.h"
 
 namespace deepinfer::models {
 
@@ -17,14 +21,19 @@ Result<std::unique_ptr<Model>> open_model(const weights::Checkpoint& checkpoint,
     case weights::Family::qwen3:
       return open_llama(checkpoint, TRY(weights::read_llama_config(checkpoint)), options, pool,
                         progress);
+    case weights::Family::deepseek_v4:
+      return open_deepseek_v4(checkpoint, TRY(weights::read_deepseek_v4_config(checkpoint)),
+                              options, pool, progress);
     case weights::Family::deepseek_v3:
     case weights::Family::deepseek_v32:
-    case weights::Family::deepseek_v4:
+      return open_deepseek_v3(checkpoint, TRY(weights::read_deepseek_v3_config(checkpoint)),
+                              options, pool, progress);
     case weights::Family::deepseek_v41:
-      break;
+      return open_deepseek_v41(checkpoint, TRY(weights::read_deepseek_v41_config(checkpoint)),
+                               options, pool, progress);
   }
-  return Error::unsupported(checkpoint.path(), "no model computes " +
-                                                   std::string(weights::family_name(family)));
+  check(false, "family of a model");
+  return Error::unsupported(checkpoint.path(), "family");
 }
 
 }  // namespace deepinfer::models

@@ -140,7 +140,8 @@ TEST_P(Rows, ForgottenRowsAreRewritten) {
 }
 
 INSTANTIATE_TEST_SUITE_P(AllIsas, Rows,
-                         ::testing::Combine(::testing::Values("llama", "qwen2", "qwen3"),
+                         ::testing::Combine(::testing::Values("llama", "qwen2", "qwen3",
+                                                              "deepseek_v3", "deepseek_v32"),
                                             ::testing::ValuesIn(isas_of_this_machine())),
                          [](const auto& parameter) {
                            return std::get<0>(parameter.param) + "_" +
@@ -150,7 +151,7 @@ INSTANTIATE_TEST_SUITE_P(AllIsas, Rows,
 TEST(Llama, EmulatedVectorsGiveTheBitsOfAvx512) {
   if (!kernels::choose_isa("avx512").ok()) return;  // nothing to compare with on this machine
   const std::vector<int32_t> ids = random_ids(200, 8);
-  for (const char* name : {"llama", "qwen2", "qwen3"}) {
+  for (const char* name : {"llama", "qwen2", "qwen3", "deepseek_v3", "deepseek_v32"}) {
     for (const KvMode kv : {KvMode::official, KvMode::f32}) {
       RunnerOptions options{.isa = kernels::Isa::avx512, .kv = kv, .max_rows = 256};
       const auto native = ModelRunner::open(tiny_model_path(name), options).logits(ids, 200);
