@@ -98,10 +98,10 @@ std::string DeepseekRoles::file_name(const std::string& name) const {
   std::string other = name;
   if (self_attn_) other = replaced(other, ".attn.", ".self_attn.");
   if (mlp_) other = replaced(other, ".ffn.", ".mlp.");
-  for (const std::string& variant :
-       {other, "model." + other, "model." + name,
-        replaced(other, ".gate.bias", ".gate.e_score_correction_bias")}) {
+  const std::string corrected = replaced(other, ".gate.bias", ".gate.e_score_correction_bias");
+  for (const std::string& variant : {other, corrected}) {
     if (checkpoint_->find(variant) != nullptr) return variant;
+    if (checkpoint_->find("model." + variant) != nullptr) return "model." + variant;
   }
   return name;
 }

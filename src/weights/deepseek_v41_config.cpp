@@ -67,6 +67,10 @@ Result<void> check_sources_of(const Fields& text, const DeepseekV41Config& confi
 }
 
 Result<void> read_sources(const Fields& text, DeepseekV41Config& config) {
+  const bool compressed = std::ranges::any_of(config.ratios, [](uint32_t r) { return r != 0; });
+  for (const char* key : {"kv_source_layer_ids", "index_source_layer_ids"}) {
+    if (compressed && !text.has(key)) return Error::corrupt(text.thing(key), "is missing");
+  }
   config.kv_sources = TRY(read_layer_list(text, "kv_source_layer_ids", config.layers));
   config.index_sources = TRY(read_layer_list(text, "index_source_layer_ids", config.layers));
   if (text.has("index_k_source_layer_ids") &&

@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "weights/config_reader.h"
+#include "weights/deepseek_config.h"
 #include "weights/gguf.h"
 #include "weights/tiny_models.h"
 
@@ -64,13 +65,13 @@ TEST(LlamaConfig, ReadsTheGoldens) {
   EXPECT_EQ(qwen3.head_dim, 32u);
 }
 
-TEST(LlamaConfig, NamesArchitecturesItDoesNotKnow) {
+TEST(LlamaConfig, NamesFamiliesThatAreNotIts) {
   for (const auto& entry : std::filesystem::directory_iterator(golden_path("configs"))) {
     const std::string folder = entry.path().filename().string();
     const std::string text = read_golden("configs/" + folder + "/config.json");
-    const std::string name = nlohmann::json::parse(text)["architectures"][0];
+    const Family family = parse_hf_family(text, folder).value();
     expect_error(parse_hf_llama_config(text, folder), "unsupported",
-                 {folder, name, "LlamaForCausalLM"});
+                 {folder, std::string(family_name(family)), "expected llama"});
   }
 }
 
