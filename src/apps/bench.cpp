@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "apps/bench_report.h"
+#include "apps/bench_samples.h"
 #include "apps/command.h"
 #include "apps/interrupt.h"
 #include "apps/open_model.h"
@@ -20,9 +21,10 @@
 namespace deepinfer::apps {
 namespace {
 
-constexpr size_t kDecodeTokens = 64;
-constexpr size_t kPrefillTokens = 512;
 constexpr double kPeakSeconds = 0.05;
+// About one expert of V4-Flash, and enough of them that a disk shows its speed.
+constexpr size_t kDiskPiece = size_t{4} << 20;
+constexpr size_t kDiskBytes = size_t{256} << 20;
 
 struct Peer {
   std::string name;
@@ -102,19 +104,25 @@ struct Work {
 class BenchCommand final : public Command {
  public:
   std::string_view name() const override { return "bench"; }
-  std::string_view summary() const override { return "measure limits, prefill or decode"; }
+  std::string_view summary() const override {
+    return "measure limits, start, prefill, decode or streaming";
+  }
   std::string_view example() const override {
     return "  deepinfer bench limits\n"
            "  deepinfer bench decode smollm2 --profile\n"
+           "  deepinfer bench decode model --context 65536\n"
+           "  deepinfer bench stream model --stream-memory 4GB\n"
            "  deepinfer bench prefill model.gguf --peer other='./run_other.sh model.gguf'";
   }
   std::vector<std::string_view> positionals() const override {
-    return {"limits|prefill|decode", "MODEL"};
+    return {"limits|start|prefill|decode|stream", "MODEL"};
   }
 
   void declare(OptionTable& options) override {
     options.add("rounds", &rounds_, "samples to take", {.least = 1, .most = 1000});
     options.add("profile", &profile_, "show where the time goes");
+    options.add("context", &context_,
+                "decode: after this many tokens of arbitrary content that nobody computed");
     options.add("peer", &peer_,
                 "NAME=CMD: run this shell command in every round; the last number it prints is its "
                 "tokens/s; may be repeated");
@@ -124,13 +132,16 @@ class BenchCommand final : public Command {
 
   Result<int> run(const std::vector<std::string>& arguments) override {
     const std::string what = arguments.empty() ? "" : arguments[0];
-    if (what != "limits" && what != "prefill" && what != "decode") {
+    constexpr std::string_view kKnown[] = {"limits", "start", "prefill", "decode", "stream"};
+    if (std::ranges::count(kKnown, what) == 0) {
       return Error::invalid(
           "bench", what.empty() ? "nothing to measure was named" : "\"" + what + "\" is not known",
-          "limits, prefill or decode");
+          "limits, start, prefill, decode or stream");
     }
     if (what == "limits") return bench_limits();
     const std::vector<std::string> rest(arguments.begin() + 1, arguments.end());
+    if (what == "start") return bench_start(model_of(rest));
+    if (what == "stream") return bench_stream(model_of(rest));
     return bench_model(what, model_of(rest));
   }
 
@@ -222,41 +233,97 @@ class BenchCommand final : public Command {
     return kDone;
   }
 
-  static size_t prompt_length(llm::Llm& llm, const std::string& what) {
-    const size_t context = llm.model().config().context;
-    return what == "decode" ? 1 : std::min<size_t>(kPrefillTokens, context - 1);
+  Result<double> measure(llm::Llm& llm, const std::string& what) const {
+    if (what == "prefill") return sample_prefill(llm);
+    if (context_ != 0) return sample_decode_at(llm.model(), context_, kDecodeTokens);
+    return sample_decode(llm);
   }
 
-  // One sample: prefill of one prompt, or 64 tokens from an empty context.
-  static Result<double> measure(llm::Llm& llm, const std::string& what) {
-    const weights::ModelConfig& config = llm.model().config();
-    const size_t length = prompt_length(llm, what);
-    std::vector<int32_t> ids = {static_cast<int32_t>(config.bos_id.value_or(1 % config.vocab))};
-    for (uint64_t i = 1; i < length; ++i)
-      ids.push_back(static_cast<int32_t>((i * 2'654'435'761u + 17) % config.vocab));
-    llm::Prompt prompt;
-    prompt.input = std::move(ids);
-    prompt.want_text = false;
-    prompt.ignore_eos = true;
-    prompt.max_tokens = what == "decode" ? std::min<size_t>(kDecodeTokens, config.context - 1) : 1;
-    const std::vector<llm::Answer> answers = TRY(llm.generate({&prompt, 1}, {}));
-    if (answers.front().error) return *answers.front().error;
-    const llm::Speed& speed = llm.speed();
-    const double seconds = speed.prefill_seconds + speed.decode_seconds;
-    const double tokens =
-        static_cast<double>(what == "decode" ? answers.front().ids.size() : length);
-    return tokens / std::max(seconds, 1e-9);
+  // Opening from a cold page cache is the disk's business; here the files may be cached, and the
+  // first sample may not be.
+  Result<int> bench_start(const std::string& model) {
+    const std::string path = TRY(resolve_model_path(model, output_.json));
+    const llm::LlmOptions options = TRY(engine_.llm_options());
+    std::vector<double> seconds;
+    StartSample last;
+    const LoadSampler load;
+    for (size_t round = 0; round < rounds_; ++round) {
+      last = TRY(sample_start(path, options));
+      seconds.push_back(last.seconds);
+    }
+    Measured result;
+    result.name = "start";
+    result.model = model;
+    result.unit = "s";
+    result.spread = spread_of(seconds);
+    result.limit = static_cast<double>(last.file_bytes) / 10e9;
+    result.limit_name = fmt::format(
+        "s: one second for 10 GB; {:.1f} MB of weights, {:.1f} MB "
+        "resident, {:.1f} MB stated",
+        static_cast<double>(last.file_bytes) / 1e6, static_cast<double>(last.resident_bytes) / 1e6,
+        static_cast<double>(last.stated_bytes) / 1e6);
+    result.isa = kernels::isa_name(options.model.target.isa);
+    result.threads = options.pool.threads;
+    const MachineLoad seen = load.sample();
+    result.load = seen.others + seen.stolen;
+    print(result);
+    return kDone;
+  }
+
+  // The limit is the slower of two floors, each measured beside every sample: the weights of a
+  // token read from memory, and what the misses read from the disk.
+  Result<int> bench_stream(const std::string& model) {
+    const std::unique_ptr<llm::Llm> llm = TRY(open_model(model, engine_, output_.json));
+    InterruptScope interrupt;
+    const kernels::Isa isa = TRY(kernels::choose_isa(engine_.isa));
+    const kernels::BandwidthProbe probe = TRY(kernels::BandwidthProbe::create(llm->pool()));
+    TRY(sample_stream(*llm));
+    std::vector<double> speeds, limits;
+    StreamSample last;
+    double disk = 0, memory = 0, others = 0;
+    for (size_t round = 0; round < rounds_; ++round) {
+      if (interrupt.interrupted()) return kInterrupted;
+      memory = probe.measure(llm->pool(), isa);
+      disk = TRY(sample_disk(llm->checkpoint(), kDiskPiece, kDiskBytes, round + 1));
+      const LoadSampler load;
+      last = TRY(sample_stream(*llm));
+      const MachineLoad now = load.sample();
+      others += (now.others + now.stolen) / static_cast<double>(rounds_);
+      speeds.push_back(last.tokens_per_second);
+      const double floor =
+          std::max(static_cast<double>(llm->model().weight_bytes_per_step()) / memory,
+                   last.bytes_per_token / disk);
+      limits.push_back(1 / floor);
+    }
+    Measured result;
+    result.name = "stream";
+    result.model = model;
+    result.unit = "tokens/s";
+    result.spread = spread_of(speeds);
+    result.limit = spread_of(limits).median;
+    result.limit_name = fmt::format(
+        "tokens/s by the slower floor; {:.1f} % hits, {:.1f} MB a token from a disk of "
+        "{:.2f} GB/s, memory {:.1f} GB/s, {:.0f} % of the time waited for the disk",
+        100 * last.hit_rate, last.bytes_per_token / 1e6, disk / 1e9, memory / 1e9,
+        100 * last.wait_share);
+    result.isa = kernels::isa_name(isa);
+    result.threads = llm->pool().thread_count();
+    result.load = others;
+    print(result);
+    if (profile_) TRY(print_profile(*llm, "stream"));
+    return kDone;
   }
 
   // The first run touches memory and is not counted; it tells how much work a token is.
-  static Result<Work> warm_up(llm::Llm& llm, const std::string& what) {
+  Result<Work> warm_up(llm::Llm& llm, const std::string& what) const {
     llm.model().set_profiling(true);
     TRY(measure(llm, what));
     const std::vector<models::OperationTime> times = llm.model().take_profile();
     llm.model().set_profiling(false);
     Work work;
-    const double tokens =
-        static_cast<double>(what == "decode" ? kDecodeTokens : prompt_length(llm, what));
+    const double tokens = static_cast<double>(
+        what == "decode" ? kDecodeTokens
+                         : std::min<size_t>(kPrefillTokens, llm.model().config().context - 1));
     for (const models::OperationTime& time : times)
       work.operations_per_token += time.operations / tokens;
     work.products = products_of(llm.model().choices());
@@ -295,6 +362,7 @@ class BenchCommand final : public Command {
 
   size_t rounds_ = 5;
   bool profile_ = false;
+  size_t context_ = 0;
   std::vector<std::string> peer_;
   EngineSettings engine_;
   OutputSettings output_;

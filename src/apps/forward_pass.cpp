@@ -44,6 +44,25 @@ Result<void> ForwardPass::step(std::span<const Feed> feeds, const OnLogits& on_l
   return {};
 }
 
+Result<void> ForwardPass::pretend(size_t sequence, uint64_t tokens) {
+  cache::SequenceCache& held = caches_[sequence];
+  TRY(held.reserve(tokens));
+  const cache::CacheLayout& layout = pool_->layout();
+  uint32_t state = 1;
+  for (size_t page = 0; page < held.page_count(); ++page) {
+    for (size_t stream = 0; stream < layout.growing.size(); ++stream) {
+      std::byte* bytes = held.page(page, stream);
+      for (size_t i = 0; i < layout.growing[stream].bytes_per_page; ++i) {
+        // 0x30 .. 0x3f is no NaN and nothing huge as fp32, bf16, E4M3, E2M1 pairs or UE8M0.
+        state = state * 1'664'525u + 1'013'904'223u;
+        bytes[i] = static_cast<std::byte>(0x30 + (state >> 28));
+      }
+    }
+  }
+  held.set_length(tokens);
+  return {};
+}
+
 Result<void> run_chunks(models::Model& model, std::span<const int32_t> ids, size_t chunk,
                         const ForwardPass::OnLogits& on_logits) {
   ForwardPass pass = TRY(ForwardPass::create(model, 1, ids.size()));

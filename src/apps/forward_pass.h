@@ -38,6 +38,10 @@ class ForwardPass {
   // Logits of every row. All rows together are at most the model's max_rows.
   Result<void> step(std::span<const Feed> feeds, const OnLogits& on_logits);
 
+  // Gives an empty sequence `tokens` positions that nobody computed: its pages hold arbitrary
+  // finite values, whatever their format, and its windows are empty. For timing only.
+  Result<void> pretend(size_t sequence, uint64_t tokens);
+
  private:
   ForwardPass(models::Model& model, std::unique_ptr<cache::PagePool> pool)
       : model_(&model), pool_(std::move(pool)) {}
