@@ -15,6 +15,7 @@
 // Threads: pure functions of their arguments; tile belongs to one worker.
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 
@@ -42,7 +43,9 @@ class LatentList {
         window_count_(static_cast<size_t>(query.window_end - query.window_first)),
         window_bytes_(shape.window.row_bytes()),
         entry_bytes_(shape.entries.row_bytes()),
-        entries_per_page_(shape.entries_per_page) {}
+        entries_per_page_(shape.entries_per_page),
+        page_mask_(std::has_single_bit(shape.entries_per_page) ? shape.entries_per_page - 1 : 0),
+        page_shift_(std::countr_zero(shape.entries_per_page)) {}
 
   size_t size() const { return window_count_ + query_->entry_count; }
   size_t window_count() const { return window_count_; }
@@ -58,7 +61,10 @@ class LatentList {
   // j < entry_count
   const std::byte* entry_row(size_t j) const {
     const size_t entry = query_->selected != nullptr ? query_->selected[j] : j;
-    return query_->pages[entry / entries_per_page_] + entry % entries_per_page_ * entry_bytes_;
+    if (page_mask_ == 0) {
+      return query_->pages[entry / entries_per_page_] + entry % entries_per_page_ * entry_bytes_;
+    }
+    return query_->pages[entry >> page_shift_] + (entry & page_mask_) * entry_bytes_;
   }
   bool in_window(size_t i) const { return i < window_count_; }
   const std::byte* row(size_t i) const {
@@ -72,6 +78,8 @@ class LatentList {
   size_t window_bytes_;
   size_t entry_bytes_;
   size_t entries_per_page_;
+  size_t page_mask_;  // 0: entries_per_page_ is no power of two, or 1
+  int page_shift_;
 };
 
 struct LatentBlock {

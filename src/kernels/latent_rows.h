@@ -20,8 +20,9 @@
 //
 // decode(encode(x)) is what the official code computes with. Rounding it again changes no value
 // (q4e: in blocks with amax from 6 * 2^-6 on; below that E4M3 scales are too coarse).
-// A block that holds a NaN or an infinity becomes NaN as a whole: its scale is the NaN code, its
-// codes are 0. NaN codes of values are never written; what decode() makes of them is not defined.
+// A block that holds a NaN or an infinity (q8, v4: or a value above 448 * 2^119) becomes NaN as a
+// whole: its scale is the NaN code, its codes are 0. NaN codes of values are never written; what
+// decode() makes of them is not defined.
 //
 // Threads: any; pure functions.
 

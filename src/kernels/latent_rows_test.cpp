@@ -278,6 +278,7 @@ TEST(LatentRows, DecodesEveryCode) {
     const bool bytes = code == LatentCode::q8 || code == LatentCode::v4;
     for (unsigned scale = 1; scale < 254; ++scale) {
       if (code == LatentCode::q4e && scale >= 0x7F) break;
+      if (bytes && scale > 246) break;
       std::vector<std::byte> row(format.row_bytes(), std::byte{static_cast<uint8_t>(scale)});
       for (size_t i = 0; i < (bytes ? 512 : 256); ++i) {
         row[i] = std::byte{static_cast<uint8_t>(bytes && i % 128 == 127 ? 0 : i)};
@@ -295,8 +296,9 @@ TEST(LatentRows, DecodesEveryCode) {
 TEST(LatentRows, NotANumberSpoilsItsBlockOnly) {
   const std::pair<LatentCode, size_t> cases[] = {
       {LatentCode::q8, 32}, {LatentCode::v4, 64}, {LatentCode::q4e, 16}, {LatentCode::q4u, 32}};
-  for (float bad : {kNaN, -kNaN, kInfinity, -kInfinity}) {
+  for (float bad : {kNaN, -kNaN, kInfinity, -kInfinity, 3.0e38f}) {
     for (const auto& [code, block] : cases) {
+      if (bad == 3.0e38f && code != LatentCode::q8 && code != LatentCode::v4) continue;
       const LatentFormat format = format_of(code, 128);
       std::vector<float> x = test_row(128, 0);
       const std::vector<float> clean = rounded(Isa::ref, format, x);

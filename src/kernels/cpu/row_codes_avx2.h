@@ -11,12 +11,16 @@
 #pragma clang attribute push(__attribute__((target("avx2,fma,f16c,bmi2"))), apply_to = function)
 namespace deepinfer::kernels::avx2 {
 
-// kLanes codes; NaN codes read as +-480.
-inline Vec load_e4m3(const std::byte* p) {
-  const __m128i codes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p));
-  const __m128i halves = _mm_and_si128(_mm_slli_epi16(_mm_cvtepi8_epi16(codes), 7),
-                                       _mm_set1_epi16(static_cast<short>(0xBFFF)));
-  return {_mm256_mul_ps(_mm256_cvtph_ps(halves), _mm256_set1_ps(256.0f))};
+// 2 * kLanes codes as values / 256, which the block's scale makes up for; NaN codes read as +-480.
+struct VecPair {
+  Vec first, second;
+};
+inline VecPair load_e4m3(const std::byte* p) {
+  const __m128i codes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+  const __m256i halves = _mm256_and_si256(_mm256_slli_epi16(_mm256_cvtepi8_epi16(codes), 7),
+                                          _mm256_set1_epi16(static_cast<short>(0xBFFF)));
+  return {{_mm256_cvtph_ps(_mm256_castsi256_si128(halves))},
+          {_mm256_cvtph_ps(_mm256_extracti128_si256(halves, 1))}};
 }
 
 // kLanes / 2 bytes, the even lane in the low nibble.

@@ -11,11 +11,15 @@
     apply_to = function)
 namespace deepinfer::kernels::avx512 {
 
-inline Vec load_e4m3(const std::byte* p) {
-  const __m128i codes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
-  const __m256i halves = _mm256_and_si256(_mm256_slli_epi16(_mm256_cvtepi8_epi16(codes), 7),
-                                          _mm256_set1_epi16(static_cast<short>(0xBFFF)));
-  return {_mm512_mul_ps(_mm512_cvtph_ps(halves), _mm512_set1_ps(256.0f))};
+struct VecPair {
+  Vec first, second;
+};
+inline VecPair load_e4m3(const std::byte* p) {
+  const __m256i codes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+  const __m512i halves = _mm512_and_si512(_mm512_slli_epi16(_mm512_cvtepi8_epi16(codes), 7),
+                                          _mm512_set1_epi16(static_cast<short>(0xBFFF)));
+  return {{_mm512_cvtph_ps(_mm512_castsi512_si256(halves))},
+          {_mm512_cvtph_ps(_mm512_extracti64x4_epi64(halves, 1))}};
 }
 
 inline Vec load_e2m1(const std::byte* p) {

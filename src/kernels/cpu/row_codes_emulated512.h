@@ -10,7 +10,13 @@
 #pragma clang attribute push(__attribute__((target("avx2,fma,f16c,bmi2"))), apply_to = function)
 namespace deepinfer::kernels::emulated512 {
 
-inline Vec load_e4m3(const std::byte* p) { return {avx2::load_e4m3(p), avx2::load_e4m3(p + 8)}; }
+struct VecPair {
+  Vec first, second;
+};
+inline VecPair load_e4m3(const std::byte* p) {
+  const avx2::VecPair a = avx2::load_e4m3(p), b = avx2::load_e4m3(p + 16);
+  return {{a.first, a.second}, {b.first, b.second}};
+}
 inline Vec load_e2m1(const std::byte* p) { return {avx2::load_e2m1(p), avx2::load_e2m1(p + 4)}; }
 inline void store_e4m3(Vec x, std::byte* p) {
   avx2::store_e4m3(x.lo, p);
