@@ -158,11 +158,15 @@ class GgufBuilder {
     return *this;
   }
   GgufBuilder& tensor(const TinyTensor& tensor) {
+    return stored(tensor.name, tensor.dtype, tensor.shape, tensor.data());
+  }
+  // shape outermost first.
+  GgufBuilder& stored(std::string_view name, DType dtype, const std::vector<uint64_t>& shape,
+                      const std::string& bytes) {
     const uint64_t offset = data_.size();
-    data_ += tensor.data();
+    data_ += bytes;
     data_.resize((data_.size() + alignment - 1) / alignment * alignment, '\0');
-    return line(tensor.name, {tensor.shape.rbegin(), tensor.shape.rend()}, number(tensor.dtype),
-                offset);
+    return line(name, {shape.rbegin(), shape.rend()}, number(dtype), offset);
   }
   GgufBuilder& data(size_t bytes) {
     data_.resize(data_.size() + bytes, '\7');
@@ -190,6 +194,8 @@ class GgufBuilder {
         return 2;
       case DType::q8_0:
         return 8;
+      case DType::i32:
+        return 26;
       case DType::bf16:
         return 30;
       case DType::mxfp4:
