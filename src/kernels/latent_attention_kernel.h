@@ -27,10 +27,10 @@ inline constexpr size_t kGroupHeads = 64;
 // Heads of a panel of queries, and the unit in which heads are filled up.
 inline constexpr size_t kPanelLanes = 32;
 inline constexpr size_t kLaneUnit = 16;
-// Rows widened at a time, a multiple of what every body takes at once: their weights for 64 heads
-// and three vectors of their values fit L1.
+// Rows whose values are widened at a time: their weights for 64 heads and three vectors of their
+// values fit L1.
 inline constexpr size_t kTileRows = 96;
-inline constexpr size_t kRowUnit = 48;
+inline constexpr size_t kRowUnit = 48;  // a multiple of the rows that every body scores at once
 inline constexpr size_t kColumnUnit = 64;
 
 inline size_t round_up(size_t n, size_t unit) { return (n + unit - 1) / unit * unit; }
