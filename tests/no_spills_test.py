@@ -20,6 +20,10 @@ BODIES = [
     ("matmul_avx512.cpp.o", r"tile_int8INS\w*_5Mxfp4ELi12ELi2E", 0),
     ("matmul_avx2.cpp.o", r"tile_int8INS\w*_4Q4_0ELi6ELi2E", 16),
     ("matmul_avx2.cpp.o", r"tile_int8INS\w*_4Q8_0ELi6ELi1E", 16),
+    ("latent_attention_avx512.cpp.o", r"score_blockILm12ELm2E", 0),
+    ("latent_attention_avx512.cpp.o", r"weigh_blockILm8ELm3E", 0),
+    ("latent_attention_avx2.cpp.o", r"score_blockILm6ELm2E", 0),
+    ("latent_attention_avx2.cpp.o", r"weigh_blockILm4ELm3E", 0),
 ]
 
 
@@ -52,7 +56,7 @@ def main():
             failed = True
             continue
         stack = [l for l in found[0] if re.search(r"%[yz]mm", l) and re.search(r"\(%r[sb]p", l)]
-        products = sum("vpdpbusd" in l or "vpmaddubsw" in l for l in found[0])
+        products = sum(bool(re.search("vpdpbusd|vpmaddubsw|vfmadd", l)) for l in found[0])
         print(f"{member} {pattern}: {products} products, {len(stack)} vector moves of the stack, "
               f"at most {most}")
         failed |= len(stack) > most or products == 0
