@@ -47,6 +47,7 @@ std::unique_ptr<Command> make_score_command();
 std::unique_ptr<Command> make_perplexity_command();
 std::unique_ptr<Command> make_tokenize_command();
 std::unique_ptr<Command> make_inspect_command();
+std::unique_ptr<Command> make_plan_command();
 std::unique_ptr<Command> make_pack_command();
 std::unique_ptr<Command> make_bench_command();
 std::unique_ptr<Command> make_selftest_command();

@@ -5,31 +5,15 @@
 #include <map>
 
 #include "apps/command.h"
+#include "apps/config_text.h"
 #include "apps/open_model.h"
 #include "apps/settings.h"
 #include "apps/terminal.h"
 #include "base/json_writer.h"
 #include "weights/content_id.h"
-#include "weights/model_config.h"
 
 namespace deepinfer::apps {
 namespace {
-
-using weights::LlamaConfig;
-
-std::string_view rope_name(weights::RopeScaling scaling) {
-  switch (scaling) {
-    case weights::RopeScaling::none:
-      return "none";
-    case weights::RopeScaling::linear:
-      return "linear";
-    case weights::RopeScaling::llama3:
-      return "llama3";
-    case weights::RopeScaling::yarn:
-      return "yarn";
-  }
-  return "none";
-}
 
 struct FormatTotals {
   size_t tensors = 0;
@@ -41,49 +25,14 @@ struct Description {
   std::string path;
   std::string container;
   std::string content_id;
-  LlamaConfig config;
+  models::AnyConfig config;
+  std::vector<models::PartBytes> parts;
   std::map<std::string, FormatTotals> formats;
   FormatTotals all;
   std::string recipe;     // empty: none known
   std::string tokenizer;  // what is wrong with it, or empty
   size_t tokens = 0;
 };
-
-void write_config(JsonWriter& json, const LlamaConfig& config) {
-  json.key("config");
-  json.begin_object();
-  json.member("family", weights::family_name(config.family));
-  json.member("layers", config.layers);
-  json.member("hidden", config.hidden);
-  json.member("intermediate", config.intermediate);
-  json.member("heads", config.heads);
-  json.member("kv_heads", config.kv_heads);
-  json.member("head_dim", config.head_dim);
-  json.member("vocab", config.vocab);
-  json.member("context", config.context);
-  json.member("norm_eps", config.norm_eps);
-  json.key("rope");
-  json.begin_object();
-  json.member("theta", config.rope.theta);
-  json.member("dims", config.rope.dims);
-  json.member("scaling", rope_name(config.rope.scaling));
-  json.member("factor", config.rope.factor);
-  json.end_object();
-  json.member("tied_embeddings", config.tied_embeddings);
-  json.member("qkv_bias", config.qkv_bias);
-  json.member("qk_norm", config.qk_norm);
-  json.key("bos_id");
-  if (config.bos_id) {
-    json.value(*config.bos_id);
-  } else {
-    json.null();
-  }
-  json.key("eos_ids");
-  json.begin_array();
-  for (uint32_t id : config.eos_ids) json.value(id);
-  json.end_array();
-  json.end_object();
-}
 
 void write_totals(JsonWriter& json, const FormatTotals& totals) {
   json.member("tensors", totals.tensors);
@@ -102,6 +51,7 @@ std::string json_text(const Description& seen, const weights::Checkpoint& checkp
   for (const std::string& file : checkpoint.files()) json.value(file);
   json.end_array();
   json.member("content_id", seen.content_id);
+  json.key("config");
   write_config(json, seen.config);
   write_totals(json, seen.all);
   json.key("formats");
@@ -113,6 +63,8 @@ std::string json_text(const Description& seen, const weights::Checkpoint& checkp
     json.end_object();
   }
   json.end_object();
+  json.key("parts");
+  write_parts(json, seen.parts);
   json.member("recipe", seen.recipe);
   json.member("tokenizer_tokens", seen.tokens);
   json.key("tensor_list");
@@ -135,21 +87,11 @@ std::string json_text(const Description& seen, const weights::Checkpoint& checkp
 }
 
 std::string plain_text(const Description& seen, const weights::Checkpoint& checkpoint) {
-  const LlamaConfig& c = seen.config;
   std::string text = fmt::format("{}\n", seen.path);
   text += fmt::format("  container   {}, {} file{}\n", seen.container, checkpoint.files().size(),
                       checkpoint.files().size() == 1 ? "" : "s");
   text += fmt::format("  content id  {}\n", seen.content_id);
-  text += fmt::format("  family      {}: {} layers, hidden {}, intermediate {}\n",
-                      weights::family_name(c.family), c.layers, c.hidden, c.intermediate);
-  text += fmt::format("  attention   {} heads of {}, {} for keys and values{}{}\n", c.heads,
-                      c.head_dim, c.kv_heads, c.qkv_bias ? ", bias" : "",
-                      c.qk_norm ? ", norm of queries and keys" : "");
-  text +=
-      fmt::format("  rope        theta {}, scaling {}\n", c.rope.theta, rope_name(c.rope.scaling));
-  text += fmt::format("  context     {} tokens\n", c.context);
-  text += fmt::format("  vocabulary  {}{}\n", c.vocab,
-                      c.tied_embeddings ? ", embeddings are the output head too" : "");
+  text += config_text(seen.config);
   text +=
       fmt::format("  tokenizer   {}\n",
                   seen.tokenizer.empty() ? fmt::format("{} tokens", seen.tokens) : seen.tokenizer);
@@ -161,7 +103,7 @@ std::string plain_text(const Description& seen, const weights::Checkpoint& check
     text += fmt::format("    {:<8} {:>5} tensors {:>12}\n", name, totals.tensors,
                         bytes_text(static_cast<double>(totals.bytes)));
   }
-  return text;
+  return text + "  parts\n" + parts_text(seen.parts);
 }
 
 class InspectCommand final : public Command {
@@ -179,7 +121,9 @@ class InspectCommand final : public Command {
     seen.path = path;
     seen.container = checkpoint.container() == weights::Container::gguf ? "gguf" : "safetensors";
     seen.content_id = TRY(weights::content_id(checkpoint));
-    seen.config = TRY(weights::read_llama_config(checkpoint));
+    models::PlannedModel model = TRY(models::planned_from_checkpoint(checkpoint));
+    seen.parts = models::add_up_parts(model.tensors);
+    seen.config = std::move(model.config);
     for (const weights::NamedTensor& tensor : checkpoint.tensors()) {
       for (FormatTotals* totals :
            {&seen.formats[std::string(dtype_info(tensor.view.dtype).name)], &seen.all}) {

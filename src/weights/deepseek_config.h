@@ -58,8 +58,9 @@ struct DeepseekV3Config : ModelConfig {
   uint32_t dense_layers = 0;  // first_k_dense_replace
   uint32_t dense_width = 0;   // intermediate_size
   MoeConfig moe;
-  RopeConfig rope;           // dims = rope_dim; attention_factor multiplies cos and sin
-  double softmax_scale = 0;  // (nope + rope)^-1/2, times YaRN's mscale_all_dim factor squared
+  bool softmax_router = false;  // V2 (GGUF deepseek2): softmax scores without a bias, no groups
+  RopeConfig rope;              // dims = rope_dim; attention_factor multiplies cos and sin
+  double softmax_scale = 0;     // (nope + rope)^-1/2, times YaRN's mscale_all_dim factor squared
   // V3.2's indexer; 0: none.
   uint32_t index_heads = 0;
   uint32_t index_dim = 0;

@@ -125,8 +125,14 @@ Result<const TensorView*> DeepseekRoles::take(const std::string& name,
     return Error::corrupt(thing(name),
                           fmt::format("is missing, config asks for one of shape {}", expected));
   }
-  used_.insert(view);
+  claim(name, *view);
   return view;
+}
+
+void DeepseekRoles::claim(const std::string& name, const TensorView& view) {
+  if (!used_.insert(&view).second) return;
+  const bool expert = name.find(".experts.") != std::string::npos || name.ends_with("_exps.weight");
+  specs_.push_back({name, view.dtype, view.shape, expert ? expert_part_ : part_});
 }
 
 Result<TensorView> DeepseekRoles::shaped(const std::string& name, const Shape& shape) {
@@ -290,7 +296,7 @@ Result<ScaledView> DeepseekRoles::scaled(const std::string& base, const TensorVi
     return Error::corrupt(
         thing(name), fmt::format("is missing, {} needs one of shape {}", weight, expected.text()));
   }
-  used_.insert(scales);
+  claim(name, *scales);
   if (scales->shape != expected) {
     return Error::corrupt(
         thing(name),

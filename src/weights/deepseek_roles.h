@@ -78,6 +78,7 @@ class DeepseekRoles {
 
   // Every tensor of the checkpoint but those `other` claims was asked for.
   Result<void> check_all_used(const std::function<bool(std::string_view)>& other = nullptr) const;
+  // What was asked for so far: listed, or found in the checkpoint under these names.
   std::vector<TensorSpec> specs() && { return std::move(specs_); }
 
  private:
@@ -92,6 +93,7 @@ class DeepseekRoles {
   Result<ScaledView> read_fp8(const std::string& base, const Shape& shape);
   Result<ScaledView> read_fp4(const std::string& base, const Shape& shape);
   Result<ScaledView> list(const std::string& base, const Shape& shape, Storage storage);
+  void claim(const std::string& name, const TensorView& view);
   void note(const std::string& name, DType dtype, const Shape& shape);
   const TensorView* find_scales(const std::string& base, std::string& name) const;
 

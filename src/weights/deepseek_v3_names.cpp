@@ -69,7 +69,10 @@ Result<MoeTensors> read_moe(DeepseekRoles& roles, const std::string& mlp,
   MoeTensors tensors;
   if (!draft) roles.enter(Part::router);
   tensors.router = TRY(roles.plain(mlp + "gate.weight", {moe.experts, config.hidden}, DType::bf16));
-  tensors.bias = TRY(roles.plain(mlp + "gate.e_score_correction_bias", {moe.experts}, DType::f32));
+  if (!config.softmax_router) {
+    tensors.bias =
+        TRY(roles.plain(mlp + "gate.e_score_correction_bias", {moe.experts}, DType::f32));
+  }
   tensors.experts = TRY(
       read_experts(roles, mlp + "experts", kExpertNames, moe.experts, config.hidden, moe.width));
   if (moe.shared == 0) return tensors;
@@ -138,13 +141,17 @@ Result<DeepseekV3Tensors> read_all(DeepseekRoles& roles, const DeepseekV3Config&
 
 bool is_harmless(std::string_view name) { return name.ends_with(".rotary_emb.inv_freq"); }
 
+DeepseekRoles roles_of(const Checkpoint& checkpoint, const DeepseekV3Config& config) {
+  Translation gguf;
+  if (checkpoint.container() == Container::gguf) gguf = gguf_v3_name;
+  return DeepseekRoles(checkpoint, config.quantization, gguf);
+}
+
 }  // namespace
 
 Result<DeepseekV3Tensors> read_deepseek_v3_tensors(const Checkpoint& checkpoint,
                                                    const DeepseekV3Config& config) {
-  Translation gguf;
-  if (checkpoint.container() == Container::gguf) gguf = gguf_v3_name;
-  DeepseekRoles roles(checkpoint, config.quantization, gguf);
+  DeepseekRoles roles = roles_of(checkpoint, config);
   DeepseekV3Tensors tensors = TRY(read_all(roles, config));
   TRY(roles.check_all_used(is_harmless));
   return tensors;
@@ -153,6 +160,14 @@ Result<DeepseekV3Tensors> read_deepseek_v3_tensors(const Checkpoint& checkpoint,
 Result<std::vector<TensorSpec>> deepseek_v3_specs(const DeepseekV3Config& config) {
   DeepseekRoles roles(config.quantization);
   TRY(read_all(roles, config));
+  return std::move(roles).specs();
+}
+
+Result<std::vector<TensorSpec>> found_v3_specs(const Checkpoint& checkpoint,
+                                               const DeepseekV3Config& config) {
+  DeepseekRoles roles = roles_of(checkpoint, config);
+  TRY(read_all(roles, config));
+  TRY(roles.check_all_used(is_harmless));
   return std::move(roles).specs();
 }
 

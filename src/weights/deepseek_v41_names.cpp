@@ -149,6 +149,9 @@ Result<DeepseekV41Tensors> read_all(DeepseekRoles& roles, const DeepseekV41Confi
     tensors.layers.push_back(TRY(read_layer(roles, n, table_rows, config)));
   }
   if (config.dspark.stages > 0) TRY(read_drafter(roles, config, tensors));
+  if (config.vision) {
+    tensors.vision = TRY(read_vision_roles(roles, *config.vision, config.hidden));
+  }
   return tensors;
 }
 
@@ -158,9 +161,6 @@ Result<DeepseekV41Tensors> read_deepseek_v41_tensors(const Checkpoint& checkpoin
                                                      const DeepseekV41Config& config) {
   DeepseekRoles roles(checkpoint, config.quantization);
   DeepseekV41Tensors tensors = TRY(read_all(roles, config));
-  if (config.vision) {
-    tensors.vision = TRY(read_vision_roles(roles, *config.vision, config.hidden));
-  }
   TRY(roles.check_all_used());
   return tensors;
 }
@@ -168,7 +168,14 @@ Result<DeepseekV41Tensors> read_deepseek_v41_tensors(const Checkpoint& checkpoin
 Result<std::vector<TensorSpec>> deepseek_v41_specs(const DeepseekV41Config& config) {
   DeepseekRoles roles(config.quantization);
   TRY(read_all(roles, config));
-  if (config.vision) TRY(read_vision_roles(roles, *config.vision, config.hidden));
+  return std::move(roles).specs();
+}
+
+Result<std::vector<TensorSpec>> found_v41_specs(const Checkpoint& checkpoint,
+                                                const DeepseekV41Config& config) {
+  DeepseekRoles roles(checkpoint, config.quantization);
+  TRY(read_all(roles, config));
+  TRY(roles.check_all_used());
   return std::move(roles).specs();
 }
 

@@ -136,15 +136,19 @@ Result<DeepseekV4Tensors> read_all(DeepseekRoles& roles, const DeepseekV4Config&
   return tensors;
 }
 
+DeepseekRoles roles_of(const Checkpoint& checkpoint, const DeepseekV4Config& config) {
+  Translation gguf;
+  if (checkpoint.container() == Container::gguf) {
+    gguf = [&config](std::string_view official) { return gguf_v4_name(official, config.layers); };
+  }
+  return DeepseekRoles(checkpoint, config.quantization, gguf);
+}
+
 }  // namespace
 
 Result<DeepseekV4Tensors> read_deepseek_v4_tensors(const Checkpoint& checkpoint,
                                                    const DeepseekV4Config& config) {
-  Translation gguf;
-  if (checkpoint.container() == Container::gguf) {
-    gguf = [&](std::string_view official) { return gguf_v4_name(official, config.layers); };
-  }
-  DeepseekRoles roles(checkpoint, config.quantization, gguf);
+  DeepseekRoles roles = roles_of(checkpoint, config);
   DeepseekV4Tensors tensors = TRY(read_all(roles, config));
   TRY(roles.check_all_used());
   return tensors;
@@ -153,6 +157,14 @@ Result<DeepseekV4Tensors> read_deepseek_v4_tensors(const Checkpoint& checkpoint,
 Result<std::vector<TensorSpec>> deepseek_v4_specs(const DeepseekV4Config& config) {
   DeepseekRoles roles(config.quantization);
   TRY(read_all(roles, config));
+  return std::move(roles).specs();
+}
+
+Result<std::vector<TensorSpec>> found_v4_specs(const Checkpoint& checkpoint,
+                                               const DeepseekV4Config& config) {
+  DeepseekRoles roles = roles_of(checkpoint, config);
+  TRY(read_all(roles, config));
+  TRY(roles.check_all_used());
   return std::move(roles).specs();
 }
 

@@ -13,6 +13,7 @@ namespace deepinfer::weights {
 namespace {
 
 // expert_gating_func.
+constexpr uint64_t kSoftmax = 1;
 constexpr uint64_t kSigmoid = 2;
 constexpr uint64_t kSqrtSoftplus = 4;
 
@@ -284,7 +285,13 @@ Result<DeepseekV3Config> parse_gguf_deepseek_v3_config(const Metadata& metadata,
   TRY(read_v3_attention(keys, config));
   config.dense_layers = TRY(keys.amount_or("leading_dense_block_count", config.layers, 0));
   config.dense_width = TRY(keys.count("feed_forward_length", kWidthLimit));
-  config.moe = TRY(read_moe_keys(keys, kSigmoid));
+  config.softmax_router = TRY(keys.amount_or("expert_gating_func", UINT32_MAX, 0)) == kSoftmax;
+  config.moe = TRY(read_moe_keys(keys, config.softmax_router ? kSoftmax : kSigmoid));
+  if (config.softmax_router && config.moe.groups > 1) {
+    return Error::unsupported(
+        keys.thing("expert_group_count"),
+        fmt::format("is {} with softmax routing, known is 1", config.moe.groups));
+  }
   TRY(read_v3_rope(keys, config));
   return config;
 }

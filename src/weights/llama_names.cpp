@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "weights/tensor_spec.h"
 #include "weights/tensor_table.h"
 
 namespace deepinfer::weights {
@@ -42,11 +43,24 @@ bool is_harmless(std::string_view name) {
   return name == "rope_freqs.weight" || name.ends_with(".rotary_emb.inv_freq");
 }
 
+Part part_of(std::string_view name) {
+  if (name == kEmbedding.hf || name == kEmbedding.gguf) return Part::embedding;
+  for (const Role& role : {kOutputNorm, kOutput}) {
+    if (name == role.hf || name == role.gguf) return Part::head;
+  }
+  for (const Role& role : {kFfnNorm, kGate, kUp, kDown}) {
+    if (name.ends_with(role.hf) || name.ends_with(role.gguf)) return Part::dense;
+  }
+  return Part::attention;
+}
+
 // Hands out tensors by role and remembers which were asked for.
 class Roles {
  public:
   explicit Roles(const Checkpoint& checkpoint)
-      : checkpoint_(checkpoint), gguf_(checkpoint.container() == Container::gguf) {}
+      : checkpoint_(&checkpoint), gguf_(checkpoint.container() == Container::gguf) {}
+  // Lists instead: BF16 under the names of Hugging Face.
+  explicit Roles(std::vector<TensorSpec>& specs) : specs_(&specs) {}
 
   Result<TensorView> take(const Role& role, const Shape& expected) {
     return take_named(std::string(word(role)), expected);
@@ -63,10 +77,10 @@ class Roles {
 
   // Every tensor of the checkpoint was taken.
   Result<void> check_all_used() const {
-    for (const NamedTensor& tensor : checkpoint_.tensors()) {
+    for (const NamedTensor& tensor : checkpoint_->tensors()) {
       if (used_.contains(tensor.name) || is_harmless(tensor.name)) continue;
       return Error::unsupported(
-          tensor_thing(checkpoint_.files()[tensor.file], tensor.name),
+          tensor_thing(checkpoint_->files()[tensor.file], tensor.name),
           fmt::format("of shape {} has no place in the model the config describes",
                       tensor.view.shape.text()));
     }
@@ -77,8 +91,12 @@ class Roles {
   std::string_view word(const Role& role) const { return gguf_ ? role.gguf : role.hf; }
 
   Result<TensorView> take_named(std::string name, const Shape& expected) {
-    const std::string thing = tensor_thing(checkpoint_.path(), name);
-    const TensorView* view = checkpoint_.find(name);
+    if (specs_ != nullptr) {
+      specs_->push_back({name, DType::bf16, expected, part_of(name)});
+      return TensorView{DType::bf16, expected, nullptr};
+    }
+    const std::string thing = tensor_thing(checkpoint_->path(), name);
+    const TensorView* view = checkpoint_->find(name);
     if (view == nullptr) {
       return Error::corrupt(
           thing, fmt::format("is missing, config asks for one of shape {}", expected.text()));
@@ -95,8 +113,9 @@ class Roles {
     return *view;
   }
 
-  const Checkpoint& checkpoint_;
-  bool gguf_;
+  const Checkpoint* checkpoint_ = nullptr;
+  std::vector<TensorSpec>* specs_ = nullptr;
+  bool gguf_ = false;
   std::set<std::string, std::less<>> used_;
 };
 
@@ -125,13 +144,8 @@ Result<LlamaTensors::Layer> read_layer(Roles& roles, size_t n, const LlamaConfig
   return layer;
 }
 
-}  // namespace
-
-Result<LlamaTensors> read_llama_tensors(const Checkpoint& checkpoint, const LlamaConfig& config) {
-  Roles roles(checkpoint);
+Result<LlamaTensors> read_all(Roles& roles, const LlamaConfig& config) {
   LlamaTensors tensors;
-  tensors.qk_interleaved =
-      checkpoint.container() == Container::gguf && config.family == Family::llama;
   const Shape vocabulary = {config.vocab, config.hidden};
   tensors.embedding = TRY(roles.take(kEmbedding, vocabulary));
   tensors.output_norm = TRY(roles.take(kOutputNorm, {config.hidden}));
@@ -145,8 +159,33 @@ Result<LlamaTensors> read_llama_tensors(const Checkpoint& checkpoint, const Llam
   for (size_t n = 0; n < config.layers; ++n) {
     tensors.layers.push_back(TRY(read_layer(roles, n, config)));
   }
+  return tensors;
+}
+
+}  // namespace
+
+Result<LlamaTensors> read_llama_tensors(const Checkpoint& checkpoint, const LlamaConfig& config) {
+  Roles roles(checkpoint);
+  LlamaTensors tensors = TRY(read_all(roles, config));
+  tensors.qk_interleaved =
+      checkpoint.container() == Container::gguf && config.family == Family::llama;
   TRY(roles.check_all_used());
   return tensors;
+}
+
+std::vector<TensorSpec> llama_specs(const LlamaConfig& config) {
+  std::vector<TensorSpec> specs;
+  Roles roles(specs);
+  check(read_all(roles, config).ok(), "listing does not fail");
+  return specs;
+}
+
+std::vector<TensorSpec> found_llama_specs(const Checkpoint& checkpoint) {
+  std::vector<TensorSpec> specs;
+  for (const NamedTensor& tensor : checkpoint.tensors()) {
+    specs.push_back({tensor.name, tensor.view.dtype, tensor.view.shape, part_of(tensor.name)});
+  }
+  return specs;
 }
 
 }  // namespace deepinfer::weights

@@ -13,7 +13,9 @@
 
 #include "base/result.h"
 #include "tensor/tensor.h"
+#include "weights/checkpoint.h"
 #include "weights/deepseek_config.h"
+#include "weights/model_config.h"
 
 namespace deepinfer::weights {
 
@@ -46,8 +48,19 @@ struct TensorSpec {
 
 // Every tensor of the official files, scales included. An error: a shape that no file can have
 // (e.g. FP4 experts whose width is not a multiple of 32).
+std::vector<TensorSpec> llama_specs(const LlamaConfig& config);  // BF16
 Result<std::vector<TensorSpec>> deepseek_v3_specs(const DeepseekV3Config& config);
 Result<std::vector<TensorSpec>> deepseek_v4_specs(const DeepseekV4Config& config);
 Result<std::vector<TensorSpec>> deepseek_v41_specs(const DeepseekV41Config& config);
+
+// Every tensor that a checkpoint has a role for, as the file names and stores it. Errors of the
+// readers of the families.
+std::vector<TensorSpec> found_llama_specs(const Checkpoint& checkpoint);
+Result<std::vector<TensorSpec>> found_v3_specs(const Checkpoint& checkpoint,
+                                               const DeepseekV3Config& config);
+Result<std::vector<TensorSpec>> found_v4_specs(const Checkpoint& checkpoint,
+                                               const DeepseekV4Config& config);
+Result<std::vector<TensorSpec>> found_v41_specs(const Checkpoint& checkpoint,
+                                                const DeepseekV41Config& config);
 
 }  // namespace deepinfer::weights

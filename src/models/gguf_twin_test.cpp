@@ -1,0 +1,55 @@
+// GGUF files of V3 and V4 hold the same model as the safetensors they were made from: same logits,
+// bit for bit.
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <string>
+
+#include "models/model_runner.h"
+#include "weights/gguf_twins.h"
+
+namespace deepinfer::models {
+namespace {
+
+std::string golden_path(const std::string& name) {
+  return std::string(DEEPINFER_SOURCE_DIR) + "/tests/golden/" + name;
+}
+
+std::vector<int32_t> some_ids(size_t count) {
+  std::vector<int32_t> ids;
+  for (size_t i = 0; i < count; ++i) ids.push_back(static_cast<int32_t>((i * 37 + 11) % 500));
+  return ids;
+}
+
+std::vector<float> logits_of(const std::string& path) {
+  ModelRunner runner = ModelRunner::open(path, {});
+  return runner.logits(some_ids(40), 13);
+}
+
+TEST(GgufTwin, OfV4GivesTheSameLogits) {
+  for (const std::string name : {"flash", "pro"}) {
+    SCOPED_TRACE(name);
+    const weights::TempFolder folder;
+    const std::string official = golden_path("deepseek_v4/" + name);
+    const weights::Checkpoint checkpoint = value_or_die(weights::Checkpoint::open(official));
+    const auto config = value_or_die(weights::read_deepseek_v4_config(checkpoint));
+    const std::string twin = folder.write("m.gguf", weights::v4_twin(checkpoint, config));
+    EXPECT_EQ(logits_of(twin), logits_of(official));
+  }
+}
+
+TEST(GgufTwin, OfV3GivesTheSameLogits) {
+  const std::string official = golden_path("llama/deepseek_v3");
+  const weights::Checkpoint checkpoint = value_or_die(weights::Checkpoint::open(official));
+  const auto config = value_or_die(weights::read_deepseek_v3_config(checkpoint));
+  for (const bool absorbed : {false, true}) {
+    SCOPED_TRACE(absorbed);
+    const weights::TempFolder folder;
+    const std::string twin = folder.write("m.gguf", weights::v3_twin(checkpoint, config, absorbed));
+    EXPECT_EQ(logits_of(twin), logits_of(official));
+  }
+}
+
+}  // namespace
+}  // namespace deepinfer::models

@@ -1,0 +1,161 @@
+// What `plan` knows of a model: its configuration, its tensors, its cache (models/memory_plan.h).
+
+#include <algorithm>
+
+#include "kernels/attention.h"
+#include "models/deepseek_v41_weights.h"
+#include "models/deepseek_v4_cache.h"
+#include "models/memory_plan.h"
+#include "models/mla_layer.h"
+#include "models/window_cache.h"
+
+namespace deepinfer::models {
+namespace {
+
+using weights::Family;
+
+size_t spare_rows(const weights::DsparkConfig& dspark) {
+  return std::max<size_t>(WindowCache::kSpareRows, dspark.block + 1);
+}
+
+Result<cache::CacheLayout> cache_of(const weights::LlamaConfig& config, KvMode kv) {
+  const kernels::AttentionShape shape = {
+      .heads = config.heads,
+      .kv_heads = config.kv_heads,
+      .head_dim = config.head_dim,
+      .form = kv == KvMode::f32 ? kernels::KvForm::f32 : kernels::KvForm::bf16};
+  cache::CacheLayout layout;
+  layout.growing.assign(config.layers, {"keys and values", shape.page_bytes()});
+  return layout;
+}
+
+Result<cache::CacheLayout> cache_of(const weights::DeepseekV3Config& config, KvMode kv) {
+  const MlaShape shape = TRY(mla_shape(config, kv));
+  cache::CacheLayout layout;
+  for (uint32_t layer = 0; layer < config.layers; ++layer) {
+    layout.growing.push_back({"latent rows", shape.row.row_bytes() * cache::kTokensPerPage});
+    if (shape.index_topk == 0) continue;
+    layout.growing.push_back({"index keys", shape.index_row.row_bytes() * cache::kTokensPerPage});
+  }
+  return layout;
+}
+
+Result<cache::CacheLayout> cache_of(const weights::DeepseekV4Config& config, KvMode kv) {
+  WindowCache windows(spare_rows(config.dspark));
+  return TRY(plan_v4_cache(config, kv, windows)).layout;
+}
+
+kernels::LatentFormat entry_format(const weights::DeepseekV41Config& config, KvMode kv) {
+  const auto compressed = config.fp4_sparse_kv ? kernels::LatentCode::q4e : kernels::LatentCode::q8;
+  return {.code = kv == KvMode::f32 ? kernels::LatentCode::f32 : compressed,
+          .width = config.head_dim,
+          .rope = 0};
+}
+
+Result<cache::CacheLayout> cache_of(const weights::DeepseekV41Config& config, KvMode kv) {
+  const kernels::LatentFormat entry = entry_format(config, kv);
+  const kernels::LatentFormat key = {
+      .code = kv == KvMode::f32 ? kernels::LatentCode::f32 : kernels::LatentCode::q4u,
+      .width = config.indexer.dim,
+      .rope = 0};
+  WindowCache windows(spare_rows(config.dspark));
+  cache::CacheLayout layout;
+  for (const uint32_t source : config.kv_sources) {
+    const size_t ratio = config.ratios[source];
+    const size_t per_page = cache::kTokensPerPage / ratio;
+    layout.growing.push_back({"entries", per_page * entry.row_bytes()});
+    layout.growing.push_back({"index keys", per_page * key.row_bytes()});
+    if (ratio == 1) continue;
+    windows.add(layout, "open block", ratio, size_t{2} * config.head_dim * sizeof(float));
+  }
+  const size_t window_row = v41_block_shape(config, kv).window.row_bytes();
+  for (uint32_t layer = 0; layer < config.layers; ++layer) {
+    windows.add(layout, "window", config.window, window_row);
+  }
+  if (!config.engram.layers.empty()) {
+    layout.growing.push_back({"token classes", cache::kTokensPerPage * sizeof(int32_t)});
+  }
+  return layout;
+}
+
+}  // namespace
+
+const weights::ModelConfig& base_config(const AnyConfig& config) {
+  return std::visit([](const auto& one) -> const weights::ModelConfig& { return one; }, config);
+}
+
+Result<cache::CacheLayout> planned_cache(const AnyConfig& config, KvMode kv) {
+  return std::visit([&](const auto& one) { return cache_of(one, kv); }, config);
+}
+
+Result<PlannedModel> planned_from_config(std::string_view json, const std::string& source) {
+  PlannedModel model;
+  switch (TRY(weights::parse_hf_family(json, source))) {
+    case Family::llama:
+    case Family::qwen2:
+    case Family::qwen3: {
+      const weights::LlamaConfig config = TRY(weights::parse_hf_llama_config(json, source));
+      model.tensors = weights::llama_specs(config);
+      model.config = config;
+      return model;
+    }
+    case Family::deepseek_v3:
+    case Family::deepseek_v32: {
+      const weights::DeepseekV3Config config = TRY(weights::parse_deepseek_v3_config(json, source));
+      model.tensors = TRY(weights::deepseek_v3_specs(config));
+      model.config = config;
+      return model;
+    }
+    case Family::deepseek_v4: {
+      const weights::DeepseekV4Config config = TRY(weights::parse_deepseek_v4_config(json, source));
+      model.tensors = TRY(weights::deepseek_v4_specs(config));
+      model.config = config;
+      return model;
+    }
+    case Family::deepseek_v41: {
+      const weights::DeepseekV41Config config =
+          TRY(weights::parse_deepseek_v41_config(json, source));
+      model.tensors = TRY(weights::deepseek_v41_specs(config));
+      model.config = config;
+      return model;
+    }
+  }
+  check(false, "every family has a configuration");
+  return model;
+}
+
+Result<PlannedModel> planned_from_checkpoint(const weights::Checkpoint& checkpoint) {
+  PlannedModel model;
+  switch (TRY(weights::read_family(checkpoint))) {
+    case Family::llama:
+    case Family::qwen2:
+    case Family::qwen3: {
+      model.config = TRY(weights::read_llama_config(checkpoint));
+      model.tensors = weights::found_llama_specs(checkpoint);
+      return model;
+    }
+    case Family::deepseek_v3:
+    case Family::deepseek_v32: {
+      const weights::DeepseekV3Config config = TRY(weights::read_deepseek_v3_config(checkpoint));
+      model.tensors = TRY(weights::found_v3_specs(checkpoint, config));
+      model.config = config;
+      return model;
+    }
+    case Family::deepseek_v4: {
+      const weights::DeepseekV4Config config = TRY(weights::read_deepseek_v4_config(checkpoint));
+      model.tensors = TRY(weights::found_v4_specs(checkpoint, config));
+      model.config = config;
+      return model;
+    }
+    case Family::deepseek_v41: {
+      const weights::DeepseekV41Config config = TRY(weights::read_deepseek_v41_config(checkpoint));
+      model.tensors = TRY(weights::found_v41_specs(checkpoint, config));
+      model.config = config;
+      return model;
+    }
+  }
+  check(false, "every family has a configuration");
+  return model;
+}
+
+}  // namespace deepinfer::models
