@@ -78,20 +78,18 @@ struct Group {
   size_t work() const { return block.rows * block.heads * block.shape->dim; }
 };
 
-// Groups of all queries that see a row; what the others give is written here.
-std::vector<Group> groups_of(const LatentShape& shape, std::span<const LatentQuery> queries) {
+// Groups of up to `heads` heads of all queries that see a row.
+std::vector<Group> groups_of(const LatentShape& shape, std::span<const LatentQuery> queries,
+                             size_t heads) {
   std::vector<Group> out;
   for (const LatentQuery& query : queries) {
     const size_t rows = LatentList(shape, query).size();
-    if (rows == 0) {
-      std::fill_n(query.out, shape.heads * shape.value_dim, 0.0f);
-      continue;
-    }
-    for (size_t head = 0; head < shape.heads; head += kGroupHeads) {
+    if (rows == 0) continue;
+    for (size_t head = 0; head < shape.heads; head += heads) {
       out.push_back({{.shape = &shape,
                       .query = &query,
                       .first_head = head,
-                      .heads = std::min(kGroupHeads, shape.heads - head),
+                      .heads = std::min(heads, shape.heads - head),
                       .rows = rows}});
     }
   }
@@ -137,14 +135,20 @@ void run_block(const LatentKernel& kernel, const LatentBlock& block, const Scrat
   kernel.weigh(block, 0, block.shape->value_dim, scratch.scores, scratch.tile, state);
 }
 
+void transpose_all(const LatentKernel& kernel, const LatentBlock& block, float* queries) {
+  for (size_t lane = 0; lane < block.lanes(); lane += kPanelLanes) {
+    kernel.transpose(block, lane, queries);
+  }
+}
+
 void run_group(const LatentKernel& kernel, const Group& group, const Scratch& scratch) {
-  kernel.transpose(group.block, scratch.queries);
+  transpose_all(kernel, group.block, scratch.queries);
   run_block(kernel, group.span(0), scratch, scratch.state);
   for (size_t span = 1; span < group.span_count(); ++span) {
     run_block(kernel, group.span(span), scratch, scratch.next);
     kernel.merge(group.block, scratch.state, scratch.next);
   }
-  kernel.finish(group.block, scratch.state);
+  kernel.finish(group.block, 0, group.block.shape->value_dim, scratch.state);
 }
 
 // A group, or one span of it whose state goes to the shared buffer.
@@ -190,7 +194,7 @@ void merge_spans(const LatentKernel& kernel, const Group& group, float* states) 
   for (size_t span = 1; span < group.span_count(); ++span) {
     kernel.merge(group.block, states, states + span * floats);
   }
-  kernel.finish(group.block, states);
+  kernel.finish(group.block, 0, group.block.shape->value_dim, states);
 }
 
 void run_units(ThreadPool& pool, const LatentKernel& kernel, std::span<const Group> groups,
@@ -203,7 +207,7 @@ void run_units(ThreadPool& pool, const LatentKernel& kernel, std::span<const Gro
     const Unit& unit = plan.units[chunk];
     const Scratch scratch(largest, workspace.thread(worker));
     if (unit.span == Unit::kWhole) return run_group(kernel, *unit.group, scratch);
-    kernel.transpose(unit.group->block, scratch.queries);
+    transpose_all(kernel, unit.group->block, scratch.queries);
     run_block(kernel, unit.group->span(unit.span), scratch, shared + unit.state);
   });
   if (plan.merges.empty()) return;
@@ -212,72 +216,81 @@ void run_units(ThreadPool& pool, const LatentKernel& kernel, std::span<const Gro
   });
 }
 
-// A few blocks by all workers together: regions of tiles, of lanes, of columns.
+// A few blocks by all workers together: regions of rows, of lanes, of columns.
 class SplitRun {
  public:
-  SplitRun(std::span<const Group> groups) : groups_(groups) {
+  SplitRun(std::span<const Group> groups, size_t threads) : groups_(groups), holds_(threads) {
     for (const Group& group : groups) {
-      const size_t queries = take(group.block.query_floats());
-      const size_t states = floats_;
-      floats_ += group.span_count() * round_up(group.block.state_floats(), 16);
-      group_parts_.push_back({queries, states});
+      const size_t span_floats = round_up(group.block.state_floats(), 16);
+      const size_t states = take(group.span_count() * span_floats);
+      states_.push_back(states);
       for (size_t span = 0; span < group.span_count(); ++span) {
         const LatentBlock block = group.span(span);
-        const size_t state = states + span * round_up(group.block.state_floats(), 16);
-        blocks_.push_back({block, queries, take(block.score_floats()), state});
+        parts_.push_back({.block = block,
+                          .group = &group,
+                          .scores = take(block.score_floats()),
+                          .state = states + span * span_floats});
       }
     }
-    for (size_t b = 0; b < blocks_.size(); ++b) {
-      const LatentBlock& block = blocks_[b].block;
-      add_chunks(tiles_, b, block.rows, kRowUnit);
-      add_chunks(lanes_, b, block.lanes(), kLaneUnit);
-      add_chunks(columns_, b, block.shape->value_dim, kColumnUnit);
+    // Wide columns are cheaper, a few of them for every worker are enough.
+    const size_t columns = parts_.size() * groups.front().block.shape->value_dim;
+    const size_t column_unit = std::max(columns / (2 * threads) / kColumnUnit, size_t{1});
+    for (size_t p = 0; p < parts_.size(); ++p) {
+      const LatentBlock& block = parts_[p].block;
+      add_chunks(rows_, p, block.rows, kRowUnit);
+      add_chunks(lanes_, p, block.lanes(), kLaneUnit);
+      add_chunks(columns_, p, block.shape->value_dim, column_unit * kColumnUnit);
     }
   }
 
   size_t floats() const { return floats_; }
 
   void run(ThreadPool& pool, const LatentKernel& kernel, AttentionWorkspace& workspace) {
-    const size_t tile_bytes = groups_.front().block.tile_floats() * sizeof(float);
-    workspace.reserve(pool.thread_count(), tile_bytes, floats_ * sizeof(float));
+    const LatentBlock largest = largest_block(groups_);
+    workspace.reserve(pool.thread_count(), Scratch::floats(largest) * sizeof(float),
+                      floats_ * sizeof(float));
     float* shared = reinterpret_cast<float*>(workspace.shared());
-    const auto tile = [&](size_t worker) {
-      return reinterpret_cast<float*>(workspace.thread(worker));
-    };
-    pool.run(groups_.size(), [&](size_t g, size_t) {
-      kernel.transpose(groups_[g].block, shared + group_parts_[g].queries);
-    });
-    pool.run(tiles_.size(), [&](size_t chunk, size_t worker) {
-      const Chunk& c = tiles_[chunk];
-      const Part& part = blocks_[c.block];
-      kernel.score(part.block, c.begin, c.end, shared + part.queries, tile(worker),
-                   shared + part.scores);
+    pool.run(rows_.size(), [&](size_t chunk, size_t worker) {
+      const auto& [part, begin, end] = rows_[chunk];
+      const Part& p = parts_[part];
+      const Scratch scratch(largest, workspace.thread(worker));
+      // Every worker turns the queries for itself: cheaper than fetching them from another core.
+      if (holds_[worker].group != p.group) transpose_all(kernel, p.block, scratch.queries);
+      holds_[worker].group = p.group;
+      kernel.score(p.block, begin, end, scratch.queries, scratch.tile, shared + p.scores);
     });
     pool.run(lanes_.size(), [&](size_t chunk, size_t) {
-      const Part& part = blocks_[lanes_[chunk].block];
-      kernel.soften(part.block, lanes_[chunk].begin, shared + part.scores, shared + part.state);
+      const auto& [part, lane, end] = lanes_[chunk];
+      const Part& p = parts_[part];
+      kernel.soften(p.block, lane, shared + p.scores, shared + p.state);
     });
+    bool merges = false;
+    for (const Part& p : parts_) merges |= p.group->span_count() > 1;
     pool.run(columns_.size(), [&](size_t chunk, size_t worker) {
-      const Chunk& c = columns_[chunk];
-      const Part& part = blocks_[c.block];
-      kernel.weigh(part.block, c.begin, c.end, shared + part.scores, tile(worker),
-                   shared + part.state);
+      const auto& [part, begin, end] = columns_[chunk];
+      const Part& p = parts_[part];
+      const Scratch scratch(largest, workspace.thread(worker));
+      kernel.weigh(p.block, begin, end, shared + p.scores, scratch.tile, shared + p.state);
+      if (p.group->span_count() == 1) kernel.finish(p.block, begin, end, shared + p.state);
     });
+    if (!merges) return;
     pool.run(groups_.size(), [&](size_t g, size_t) {
-      merge_spans(kernel, groups_[g], shared + group_parts_[g].states);
+      if (groups_[g].span_count() > 1) merge_spans(kernel, groups_[g], shared + states_[g]);
     });
   }
 
  private:
   struct Part {
     LatentBlock block;
-    size_t queries, scores, state;  // offsets in floats
-  };
-  struct GroupPart {
-    size_t queries, states;
+    const Group* group;
+    size_t scores, state;  // offsets in floats
   };
   struct Chunk {
-    size_t block, begin, end;
+    size_t part, begin, end;
+  };
+  // What a worker's scratch holds; a line of its own, since workers write it.
+  struct alignas(64) Holds {
+    const Group* group = nullptr;
   };
 
   size_t take(size_t floats) {
@@ -285,18 +298,25 @@ class SplitRun {
     floats_ += round_up(floats, 16);
     return at;
   }
-  static void add_chunks(std::vector<Chunk>& chunks, size_t block, size_t count, size_t unit) {
+  static void add_chunks(std::vector<Chunk>& chunks, size_t part, size_t count, size_t unit) {
     for (size_t at = 0; at < count; at += unit) {
-      chunks.push_back({block, at, std::min(at + unit, count)});
+      chunks.push_back({part, at, std::min(at + unit, count)});
     }
   }
 
   std::span<const Group> groups_;
-  std::vector<GroupPart> group_parts_;
-  std::vector<Part> blocks_;
-  std::vector<Chunk> tiles_, lanes_, columns_;
+  std::vector<Holds> holds_;    // [threads]
+  std::vector<size_t> states_;  // [groups], offsets in floats
+  std::vector<Part> parts_;
+  std::vector<Chunk> rows_, lanes_, columns_;
   size_t floats_ = 0;
 };
+
+// All workers have the same to do, or so much that it evens out.
+bool is_even(const Plan& plan, size_t threads) {
+  const size_t units = plan.units.size();
+  return units >= 2 * threads || (units >= threads && units % threads == 0);
+}
 
 }  // namespace
 
@@ -304,20 +324,31 @@ void latent_attention(ThreadPool& pool, Isa isa, const LatentShape& shape,
                       std::span<const LatentQuery> queries, AttentionWorkspace& workspace) {
   check_arguments(shape, queries);
   if (isa == Isa::ref) return latent_attention_ref(pool, shape, queries, workspace);
-  const std::vector<Group> groups = groups_of(shape, queries);
-  if (groups.empty()) return;
+  for (const LatentQuery& query : queries) {
+    if (LatentList(shape, query).size() > 0) continue;
+    std::fill_n(query.out, shape.heads * shape.value_dim, 0.0f);
+  }
   const LatentKernel& kernel = kernel_of(isa);
   const size_t threads = pool.thread_count();
+  const std::vector<Group> groups = groups_of(shape, queries, kGroupHeads);
+  if (groups.empty()) return;
   const Plan plan = plan_units(groups, threads);
-  if (threads > 1 && plan.units.size() < 2 * threads) {
-    size_t work = 0;
-    for (const Group& group : groups) work += group.work();
-    SplitRun split(groups);
-    if (work >= kLeastSplitWork && split.floats() * sizeof(float) <= kMaxSharedBytes) {
-      return split.run(pool, kernel, workspace);
-    }
+  size_t work = 0;
+  for (const Group& group : groups) work += group.work();
+  if (threads == 1 || is_even(plan, threads) || work < kLeastSplitWork) {
+    return run_units(pool, kernel, groups, plan, workspace);
   }
-  run_units(pool, kernel, groups, plan, workspace);
+  // Half the heads: rows are widened twice as often, but nothing goes from core to core.
+  const std::vector<Group> halves = groups_of(shape, queries, kGroupHeads / 2);
+  const Plan plan_of_halves = plan_units(halves, threads);
+  if (is_even(plan_of_halves, threads)) {
+    return run_units(pool, kernel, halves, plan_of_halves, workspace);
+  }
+  SplitRun split(groups, threads);
+  if (split.floats() * sizeof(float) > kMaxSharedBytes) {
+    return run_units(pool, kernel, groups, plan, workspace);
+  }
+  split.run(pool, kernel, workspace);
 }
 
 }  // namespace deepinfer::kernels

@@ -106,18 +106,19 @@ struct LatentBlock {
 };
 
 struct LatentKernel {
-  // queries [lanes / 32][dim][32], the last panel 16 wide where lanes say so.
-  void (*transpose)(const LatentBlock& block, float* queries) noexcept;
+  // queries [lanes / 32][dim][32], the last panel 16 wide where lanes say so; the panel of `lane`.
+  void (*transpose)(const LatentBlock& block, size_t lane, float* queries) noexcept;
   void (*score)(const LatentBlock& block, size_t begin, size_t end, const float* queries,
                 float* tile, float* scores) noexcept;
   // Lanes [lane, lane + 16) of scores [rows][lanes], in place.
   void (*soften)(const LatentBlock& block, size_t lane, float* scores, float* state) noexcept;
-  // begin: a multiple of kColumnUnit; end: another or value_dim.
+  // Columns [begin, end); begin: a multiple of kColumnUnit; end: another or value_dim.
   void (*weigh)(const LatentBlock& block, size_t begin, size_t end, const float* weights,
                 float* tile, float* state) noexcept;
   // The next span's state joins those before it.
   void (*merge)(const LatentBlock& block, float* state, float* next) noexcept;
-  void (*finish)(const LatentBlock& block, float* state) noexcept;
+  // Columns as for weigh().
+  void (*finish)(const LatentBlock& block, size_t begin, size_t end, float* state) noexcept;
 };
 
 namespace avx2 {
