@@ -117,6 +117,12 @@ Result<void> refuse_deepseek_options(const Fields& text, const char* scoring) {
   return {};
 }
 
+Result<void> check_expert_count(uint64_t layers, uint64_t experts, const std::string& source) {
+  if (layers * experts <= kAllExpertLimit) return {};
+  return Error::exhausted(source, fmt::format("has {} layers of {} experts, the limit is {} in all",
+                                              layers, experts, kAllExpertLimit));
+}
+
 Result<MoeConfig> read_ungrouped_moe(const Fields& text) {
   MoeConfig moe;
   moe.experts = TRY(text.count("n_routed_experts", kExpertLimit));

@@ -17,6 +17,7 @@
 namespace deepinfer::weights {
 
 inline constexpr uint64_t kExpertLimit = 1024;
+inline constexpr uint64_t kAllExpertLimit = 1u << 17;  // of all layers
 inline constexpr uint64_t kRatioLimit = 4096;
 inline constexpr uint64_t kTopkLimit = 1u << 20;
 inline constexpr uint32_t kStreamLimit = 8;    // hc_mult
@@ -35,6 +36,9 @@ Result<QuantizationConfig> read_quantization(const Fields& root, MatrixStorage s
 
 // hidden_act, attention_bias, scoring_func, topk_method ...: those with one known value.
 Result<void> refuse_deepseek_options(const Fields& text, const char* scoring);
+
+// layers * experts is within kAllExpertLimit, so that a list of their tensors stays small.
+Result<void> check_expert_count(uint64_t layers, uint64_t experts, const std::string& source);
 
 // Experts of V4 and V4.1: one shared expert as wide as a routed one, no groups.
 Result<MoeConfig> read_ungrouped_moe(const Fields& text);

@@ -134,6 +134,7 @@ Result<DeepseekV3Config> parse_deepseek_v3_config(std::string_view json,
   TRY(read_model_fields(fields, fields, config));
   TRY(read_attention(fields, config));
   TRY(read_feed_forward(fields, config));
+  TRY(check_expert_count(config.layers, config.moe.experts, source));
   TRY(read_rope(fields, config));
   TRY(read_v3_indexer(fields, config));
   config.next_layers = TRY(fields.amount_or("num_nextn_predict_layers", kStageLimit, 0));

@@ -155,6 +155,15 @@ Result<void> read_engram(const Fields& text, DeepseekV41Config& config) {
   engram.vocab = TRY(text.whole("engram_vocab_size", 1, kEngramVocabLimit));
   engram.heads = TRY(text.count("engram_n_heads", kEngramHeadLimit));
   engram.head_dim = TRY(text.count("engram_head_dim", kHeadLimit));
+  const uint64_t primes = engram.layers.size() * (engram.max_ngram - 1) * engram.heads;
+  if (primes > kEngramPrimeLimit) {
+    return text.conflict(
+        "engram_n_heads",
+        fmt::format("is {}, with {} layers and n-grams up to {} that is {} tables, "
+                    "the limit is {}",
+                    engram.heads, engram.layers.size(), engram.max_ngram, primes,
+                    kEngramPrimeLimit));
+  }
   engram.pad_id = TRY(text.amount_or("engram_pad_token_id", kVocabLimit, engram.pad_id));
   engram.compressed_vocab = TRY(text.count("engram_compressed_vocab_size", kVocabLimit));
   if (engram.pad_id >= config.vocab) {
@@ -259,6 +268,7 @@ Result<DeepseekV41Config> parse_deepseek_v41_config(std::string_view json,
   TRY(read_sources(text, config));
   TRY(check_decoder(text, config));
   config.moe = TRY(read_ungrouped_moe(text));
+  TRY(check_expert_count(config.layers, config.moe.experts, source));
   config.indexer = TRY(read_indexer(text, config.rope_dim));
   TRY(read_candidates(text, config));
   config.hyper = TRY(read_hyper(text));

@@ -94,6 +94,7 @@ Result<DeepseekV4Config> parse_deepseek_v4_config(std::string_view json,
   std::vector<uint32_t> listed;
   TRY(read_ratios(fields, config, listed));
   config.moe = TRY(read_ungrouped_moe(fields));
+  TRY(check_expert_count(config.layers, config.moe.experts, source));
   config.hash_layers = TRY(fields.amount_or("num_hash_layers", kLayerLimit, 0));
   if (config.hash_layers > config.layers) {
     return fields.conflict("num_hash_layers", fmt::format("is {}, num_hidden_layers {}",

@@ -17,6 +17,7 @@ namespace deepinfer::weights {
 inline constexpr uint64_t kEngramVocabLimit = uint64_t{1} << 31;
 inline constexpr uint64_t kEngramNgramLimit = 16;
 inline constexpr uint64_t kEngramHeadLimit = 64;
+inline constexpr uint64_t kEngramPrimeLimit = 2048;  // of all layers
 
 // [layers][(max_ngram - 1) * heads], n-gram length outermost (from 2).
 std::vector<std::vector<uint64_t>> engram_primes(const EngramConfig& engram);

@@ -257,6 +257,7 @@ Result<DeepseekV4Config> parse_gguf_deepseek_v4_config(const Metadata& metadata,
   TRY(read_v4_attention(keys, config));
   TRY(read_v4_ratios(keys, config));
   config.moe = TRY(read_moe_keys(keys, kSqrtSoftplus));
+  TRY(check_expert_count(config.layers, config.moe.experts, source));
   config.moe.clamp = TRY(read_clamp(keys));
   if (config.moe.shared_width != config.moe.width || !config.moe.normalize) {
     return Error::unsupported(keys.thing("expert_shared_count"),
@@ -292,6 +293,7 @@ Result<DeepseekV3Config> parse_gguf_deepseek_v3_config(const Metadata& metadata,
         keys.thing("expert_group_count"),
         fmt::format("is {} with softmax routing, known is 1", config.moe.groups));
   }
+  TRY(check_expert_count(config.layers, config.moe.experts, source));
   TRY(read_v3_rope(keys, config));
   return config;
 }

@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "weights/config_reader.h"
 #include "weights/gguf.h"
+#include "weights/gguf_deepseek.h"
 
 using namespace deepinfer;
 using namespace deepinfer::weights;
@@ -25,6 +26,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       check(entry.begin % head.value().alignment == 0);
     }
     (void)parse_gguf_llama_config(head.value().metadata, "input");
+    (void)parse_gguf_deepseek_v3_config(head.value().metadata, "input");
+    (void)parse_gguf_deepseek_v4_config(head.value().metadata, "input");
   }
   return 0;
 }
