@@ -111,6 +111,9 @@ std::string memory_text(const models::MemoryPlan& plan, const models::PlanReques
       "chosen (the least is {})\n",
       text_of(plan.needed_bytes - plan.streamable_bytes), plan.expert_slots, plan.expert_count,
       text_of(plan.expert_bytes), text_of(plan.floor_bytes));
+  if (plan.stream_bytes > 0) {
+    text += fmt::format("  run it with --stream-memory {}\n", plan.stream_bytes);
+  }
   if (plan.tables_on_disk) text += "  Engram tables stay on disk and are read by the row\n";
   return text;
 }
@@ -204,6 +207,7 @@ std::string json_text(const Subject& subject, const models::MemoryPlan& plan,
   json.member("experts", plan.expert_count);
   json.member("experts_per_token", plan.experts_per_token);
   json.member("expert_slots", plan.expert_slots);
+  json.member("stream_memory_bytes", plan.stream_bytes);
   json.member("hit_rate", plan.hit_rate);
   json.member("active_bytes_per_token", plan.active_bytes);
   write_rates(json, measured);

@@ -250,6 +250,7 @@ void place_weights(const Work& work, const Routing& routing, const PlanRequest& 
   plan.expert_slots = plan.expert_count;
   if (plan.resident || plan.expert_bytes == 0 || request.memory >= fixed + experts) return;
   const uint64_t room = request.memory > fixed ? request.memory - fixed : 0;
+  plan.stream_bytes = room;
   // The drafter's experts take their share of the room.
   plan.hit_rate = static_cast<double>(room) / static_cast<double>(experts);
   plan.expert_slots = static_cast<uint64_t>(plan.hit_rate * static_cast<double>(plan.expert_count));

@@ -104,6 +104,7 @@ struct MemoryPlan {
   bool resident = false;          // everything fits
   bool runs = false;              // memory is at least the floor
   bool tables_on_disk = false;    // Engram rows are fetched
+  uint64_t stream_bytes = 0;      // budget of streamed experts; 0 when none are
   uint64_t expert_slots = 0;      // experts that memory holds at once
   double hit_rate = 1.0;
 

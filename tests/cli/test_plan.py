@@ -48,6 +48,8 @@ class Plan(Case):
         some = self.plan(model, "--memory", needed - 1)
         self.assertFalse(some["resident"])
         self.assertTrue(some["runs"])
+        self.assertGreater(some["stream_memory_bytes"], 0)
+        self.assertLess(some["stream_memory_bytes"], some["streamable_bytes"])
         floor = some["floor_bytes"]
         self.assertTrue(self.plan(model, "--memory", floor)["runs"])
         self.assertFalse(self.plan(model, "--memory", floor - 1)["runs"])
