@@ -309,8 +309,10 @@ TEST(LatentAttention, InstructionSetsAndThreadsGiveTheSameBits) {
   const std::vector<Rows> sources = {{.window = 128, .fresh = 1, .entries = 600, .selected = 512},
                                      {.window = 3},
                                      {.window = 128, .entries = 2 * kLatentSpan + 5}};
+  LatentShape faithful = shapes()[0];
+  faithful.faithful = true;
   for (const LatentShape& shape :
-       {shapes()[0], shapes()[2], shapes()[4], shapes()[9], shapes()[11]}) {
+       {shapes()[0], faithful, shapes()[2], shapes()[4], shapes()[9], shapes()[11]}) {
     for (const Rows& rows : sources) {
       const Case one(shape, rows, 17);
       const auto expected = run(*pools[0], fast_isas()[0], shape, one);
