@@ -253,7 +253,8 @@ struct MatmulRun {
     const size_t least = std::max<size_t>(16 * 1024 / rows, 1);
     const size_t panels = std::max(even, least) / w.panel_bytes_;
     const size_t most = rows > 24 ? 8 : 4096;  // many rows: panels should stay in the L2 cache
-    return std::clamp<size_t>(panels, 1, most);
+    const size_t together = w.kernel_->panels_together;
+    return (std::clamp<size_t>(panels, 1, most) + together - 1) / together * together;
   }
 
   static void check_product(const Activations& a, const Product& p) {

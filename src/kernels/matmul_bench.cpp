@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/limits.h"
+#include "kernels/bench_machine.h"
 
 namespace deepinfer::kernels {
 namespace {
@@ -20,23 +20,6 @@ namespace {
 constexpr size_t kInputs = 2048, kOutputs = 8192;
 constexpr DType kFormats[] = {DType::q4_0, DType::q4_1, DType::q8_0, DType::mxfp4, DType::q4_k,
                               DType::q6_k, DType::bf16, DType::f16,  DType::f32};
-
-ThreadPool& pool() {
-  static const auto made = ThreadPool::create({}).value();
-  return *made;
-}
-
-const BandwidthProbe& probe() {
-  static const BandwidthProbe made = BandwidthProbe::create(pool()).value();
-  return made;
-}
-
-const Limits& limits(Isa isa) {
-  static Limits known[4];
-  Limits& l = known[static_cast<size_t>(isa)];
-  if (l.threads == 0) l = measure_limits(pool(), isa, 0.1).value();
-  return l;
-}
 
 // Codes and scales of every format are ordinary numbers when each byte is 0x30 .. 0x3B.
 std::vector<std::byte> plausible_weights(DType dtype) {
@@ -68,11 +51,11 @@ bool agrees(DType dtype, Isa isa, const std::vector<std::byte>& bytes) {
   const Isa contenders[2] = {Isa::ref, isa};
   for (size_t i = 0; i < 2; ++i) {
     const Target target{contenders[i], Numerics::fast};
-    const PackedMatrix w = PackedMatrix::pack(view, target, pool()).value();
+    const PackedMatrix w = PackedMatrix::pack(view, target, bench_pool()).value();
     Activations acts;
     fill(acts, target, w, x);
     results[i].resize(16);
-    matmul(pool(), acts, {{.weights = &w, .out = results[i].data(), .stride = 16}});
+    matmul(bench_pool(), acts, {{.weights = &w, .out = results[i].data(), .stride = 16}});
   }
   return results[0] == results[1];
 }
@@ -90,7 +73,7 @@ void product(benchmark::State& state, DType dtype, Isa isa, size_t rows) {
   std::vector<PackedMatrix> matrices;
   for (size_t i = 0; i < count; ++i) {
     const TensorView view{dtype, {kOutputs, kInputs}, bytes.data()};
-    matrices.push_back(PackedMatrix::pack(view, target, pool(), &arena).value());
+    matrices.push_back(PackedMatrix::pack(view, target, bench_pool(), &arena).value());
   }
   Activations acts;
   fill(acts, target, matrices[0], rows_of(rows));
@@ -99,20 +82,20 @@ void product(benchmark::State& state, DType dtype, Isa isa, size_t rows) {
   size_t next = 0;
   for (auto _ : state) {
     const auto start = std::chrono::steady_clock::now();
-    matmul(pool(), acts,
+    matmul(bench_pool(), acts,
            {{.weights = &matrices[next], .out = out.as<float>(), .stride = kOutputs}});
     seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     if (++next == count) {
       next = 0;
       state.PauseTiming();
-      if (rows <= 16) bandwidth = std::max(bandwidth, probe().measure(pool(), isa));
+      if (rows <= 16) bandwidth = std::max(bandwidth, bench_bandwidth(isa));
       state.ResumeTiming();
     }
   }
   const double calls = static_cast<double>(state.iterations());
   const double read = static_cast<double>(matrices[0].bytes()) * calls / seconds;
   const double operations = 2.0 * static_cast<double>(rows * kInputs * kOutputs) * calls / seconds;
-  const Limits& l = limits(isa);
+  const Limits& l = bench_limits(isa);
   const bool int8 = (matrices[0].form() & kFormInt8) != 0;
   const double peak = !int8                  ? l.f32.all_threads
                       : dtype == DType::q8_0 ? l.int8_signed.all_threads

@@ -46,6 +46,7 @@ struct MatmulKernel {
   Isa isa = Isa::ref;
   ActivationForms forms = 0;
   size_t panel_outputs = 0;
+  size_t panels_together = 1;  // that a body takes at once: chunks hold multiples of it
   size_t (*panel_bytes)(size_t inputs) = nullptr;
   // Empty when the kernel takes matrices of this width, else the reason.
   std::string (*refuse)(size_t inputs) = nullptr;
