@@ -3,6 +3,7 @@
 #include <span>
 #include <utility>
 
+#include "models/joined_half.h"
 #include "models/resident_experts.h"
 #include "models/streamed_experts.h"
 
@@ -61,6 +62,7 @@ size_t file_bytes(const weights::DeepseekV4Tensors& tensors, bool streamed) {
     bytes += file_bytes(*block, streamed);
   }
   if (tensors.mtp) {
+    if (tensors.mtp->eh_proj) bytes += file_bytes(*tensors.mtp->eh_proj);
     bytes += file_bytes(tensors.mtp->e_proj) + file_bytes(tensors.mtp->h_proj) +
              tensors.mtp->e_norm.bytes() + tensors.mtp->h_norm.bytes() + tensors.mtp->norm.bytes() +
              file_bytes(tensors.mtp->head);
@@ -125,8 +127,12 @@ Result<V4Mtp> load_mtp(const weights::V4MtpTensors& from, BlockLoader& blocks,
                        MatrixLoader& loader) {
   V4Mtp mtp;
   mtp.block = TRY(blocks.load(from.block, 0, "mtp"));
-  mtp.e_proj = TRY(loader.matrix(from.e_proj, "mtp e_proj"));
-  mtp.h_proj = TRY(loader.matrix(from.h_proj, "mtp h_proj"));
+  const auto joined = [&](const ScaledView& own, uint64_t half, const char* name) {
+    return from.eh_proj ? loader.matrix(JoinedHalf(*from.eh_proj, half).view(), name)
+                        : loader.matrix(own, name);
+  };
+  mtp.e_proj = TRY(joined(from.e_proj, 0, "mtp e_proj"));
+  mtp.h_proj = TRY(joined(from.h_proj, 1, "mtp h_proj"));
   mtp.e_norm = TRY(loader.floats(from.e_norm, "mtp embedding norm"));
   mtp.h_norm = TRY(loader.floats(from.h_norm, "mtp streams norm"));
   mtp.norm = TRY(loader.floats(from.norm, "mtp norm"));

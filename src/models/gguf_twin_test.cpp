@@ -6,7 +6,9 @@
 #include <fstream>
 #include <string>
 
+#include "models/joined_half.h"
 #include "models/model_runner.h"
+#include "weights/deepseek_tensors.h"
 #include "weights/gguf_twins.h"
 
 namespace deepinfer::models {
@@ -37,6 +39,22 @@ TEST(GgufTwin, OfV4GivesTheSameLogits) {
     const std::string twin = folder.write("m.gguf", weights::v4_twin(checkpoint, config));
     EXPECT_EQ(logits_of(twin), logits_of(official));
   }
+}
+
+TEST(GgufTwin, OfV4WithJoinedDraftProjectionsHasTheirHalves) {
+  const weights::TempFolder folder;
+  const weights::Checkpoint official =
+      value_or_die(weights::Checkpoint::open(golden_path("deepseek_v4/flash")));
+  const auto config = value_or_die(weights::read_deepseek_v4_config(official));
+  const std::string path = folder.write("m.gguf", weights::v4_joined_twin(official, config));
+  const weights::Checkpoint joined = value_or_die(weights::Checkpoint::open(path));
+  const auto apart = value_or_die(weights::read_deepseek_v4_tensors(official, config));
+  const auto tensors = value_or_die(weights::read_deepseek_v4_tensors(joined, config));
+  const JoinedHalf e(*tensors.mtp->eh_proj, 0), h(*tensors.mtp->eh_proj, 1);
+  EXPECT_EQ(e.view().codes.shape, apart.mtp->e_proj.codes.shape);
+  EXPECT_EQ(weights::bytes_of(e.view().codes), weights::bytes_of(apart.mtp->e_proj.codes));
+  EXPECT_EQ(weights::bytes_of(h.view().codes), weights::bytes_of(apart.mtp->h_proj.codes));
+  EXPECT_EQ(logits_of(path), logits_of(golden_path("deepseek_v4/flash")));
 }
 
 TEST(GgufTwin, OfV3GivesTheSameLogits) {

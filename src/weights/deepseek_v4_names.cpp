@@ -83,6 +83,13 @@ Result<V4MtpTensors> read_mtp(DeepseekRoles& roles, const DeepseekV4Config& conf
   mtp.block = TRY(read_block(roles, "mtp.0.", 0, false, config, true));
   if (roles.gguf() && roles.has("mtp.0.eh_proj.weight")) {
     mtp.eh_proj = TRY(roles.matrix("mtp.0.eh_proj", hidden, 2 * hidden));
+    const DTypeInfo& format = dtype_info(mtp.eh_proj->codes.dtype);
+    if (hidden % format.block_elements != 0) {
+      return Error::unsupported(
+          "nextn.eh_proj", fmt::format("is stored as {}, whose blocks of {} do not end at half "
+                                       "a row ({} inputs)",
+                                       format.name, format.block_elements, hidden));
+    }
   } else {
     mtp.e_proj = TRY(roles.matrix("mtp.0.e_proj", hidden, hidden));
     mtp.h_proj = TRY(roles.matrix("mtp.0.h_proj", hidden, hidden));

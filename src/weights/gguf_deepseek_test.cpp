@@ -151,19 +151,8 @@ TEST(GgufV4, TakesTheJointProjectionOfSomeFiles) {
   const TempFolder folder;
   const Checkpoint official = open_golden("deepseek_v4/flash");
   const DeepseekV4Config config = must(read_deepseek_v4_config(official));
-  GgufBuilder joint = v4_metadata(config);
-  add_tensors(
-      joint, official, [&](const std::string& name) { return gguf_v4_name(name, config.layers); },
-      "_proj.weight");
-  for (const NamedTensor& tensor : official.tensors()) {
-    if (!tensor.name.ends_with("weights_proj.weight")) continue;
-    joint.stored(*gguf_v4_name(tensor.name, config.layers), tensor.view.dtype,
-                 dims_of(tensor.view.shape), bytes_of(tensor.view));
-  }
-  joint.tensor({fmt::format("blk.{}.nextn.eh_proj.weight", config.layers),
-                DType::bf16,
-                {config.hidden, uint64_t{2} * config.hidden}});
-  const Checkpoint checkpoint = must(Checkpoint::open(folder.write("m.gguf", joint.build())));
+  const Checkpoint checkpoint =
+      must(Checkpoint::open(folder.write("m.gguf", v4_joined_twin(official, config))));
   const DeepseekV4Tensors tensors =
       must(read_deepseek_v4_tensors(checkpoint, must(read_deepseek_v4_config(checkpoint))));
   ASSERT_TRUE(tensors.mtp->eh_proj.has_value());

@@ -155,6 +155,28 @@ inline std::string v4_twin(const Checkpoint& checkpoint, const DeepseekV4Config&
   return gguf.build();
 }
 
+// The same with the MTP layer's two projections joined, as some files have them.
+inline std::string v4_joined_twin(const Checkpoint& checkpoint, const DeepseekV4Config& config) {
+  GgufBuilder gguf = v4_metadata(config);
+  const auto name = [&](const std::string& one) { return gguf_v4_name(one, config.layers); };
+  add_tensors(gguf, checkpoint, name, "_proj.weight");
+  for (const NamedTensor& tensor : checkpoint.tensors()) {
+    if (!tensor.name.ends_with("weights_proj.weight")) continue;
+    gguf.stored(*name(tensor.name), tensor.view.dtype, dims_of(tensor.view.shape),
+                bytes_of(tensor.view));
+  }
+  const TensorView& e = *checkpoint.find("mtp.0.e_proj.weight");
+  const TensorView& h = *checkpoint.find("mtp.0.h_proj.weight");
+  std::string bytes;
+  for (uint64_t n = 0; n < e.rows(); ++n) {
+    for (const TensorView* part : {&e, &h}) {
+      bytes.append(reinterpret_cast<const char*>(part->row(n)), part->row_size());
+    }
+  }
+  gguf.stored(*name("mtp.0.eh_proj.weight"), e.dtype, {e.rows(), 2 * e.row_elements()}, bytes);
+  return gguf.build();
+}
+
 inline GgufBuilder v3_metadata(const DeepseekV3Config& config, bool absorbed) {
   GgufBuilder gguf;
   const std::string p = "deepseek2.";
