@@ -86,10 +86,12 @@ struct Engine::State {
 
   Sequence* find(uint64_t id) const;
   Result<void> check_request(const Request& request) const;
+  Result<void> check_images(const Request& request, const std::string& name) const;
   void apply_cancels(const Sink& sink);
   void admit();
   void preempt_newest();
   bool make_room(Sequence& sequence);
+  void plan_chunk(Sequence& sequence);
   void plan_step();
   void fail_step(const Error& error, const Sink& sink);
   void consume(const Sink& sink);
@@ -128,8 +130,33 @@ Result<void> Engine::State::check_request(const Request& request) const {
   TRY(check_ids(request.prompt, "prompt token"));
   TRY(check_ids(request.sampling.banned_ids, "banned token"));
   TRY(sampling::validate(request.sampling));
+  TRY(check_images(request, name));
   if (waiting.size() >= limits.waiting) {
     return Error::exhausted(name, std::to_string(limits.waiting) + " requests wait already");
+  }
+  return {};
+}
+
+Result<void> Engine::State::check_images(const Request& request, const std::string& name) const {
+  size_t end = 0;
+  for (const PromptImage& image : request.images) {
+    const size_t count = image.embeddings.size();
+    if (count == 0 || image.start < end || count > request.prompt.size() ||
+        image.start > request.prompt.size() - count) {
+      return Error::invalid(name, "an image at position " + std::to_string(image.start) + " has " +
+                                      std::to_string(count) + " positions, free are " +
+                                      std::to_string(end) + " to " +
+                                      std::to_string(request.prompt.size()));
+    }
+    if (count > limits.rows) {
+      return Error::invalid(name, "an image has " + std::to_string(count) +
+                                      " positions, a step has " + std::to_string(limits.rows) +
+                                      " rows");
+    }
+    end = image.start + count;
+  }
+  if (!request.images.empty() && request.want_prompt_logprobs) {
+    return Error::invalid(name, "prompts with images have no log-probabilities");
   }
   return {};
 }
@@ -178,19 +205,31 @@ bool Engine::State::make_room(Sequence& sequence) {
   return true;
 }
 
+// The next chunk of a prompt, as much as the step holds.
+void Engine::State::plan_chunk(Sequence& sequence) {
+  const size_t room = limits.rows - plan.rows();
+  const size_t pending = sequence.pending();
+  const size_t rows =
+      StepPlan::rows_within(sequence, std::min(pending, room), limits.logits_rows - plan.wanted());
+  const size_t whole =
+      cut_chunk(sequence.cached(), rows, sequence.spans, sequence.ids.size(), room, plan.empty());
+  sequence.waits_for_span = whole == 0 && rows > 0;
+  if (whole > 0) plan.add(sequence, whole);
+}
+
 void Engine::State::plan_step() {
   plan.clear();
+  // An image that found no room beside the decoding rows has the next step for itself.
+  for (const SequencePtr& sequence : running) {
+    if (sequence->waits_for_span) return plan_chunk(*sequence);
+  }
   // Decoding rows first, oldest first: what is preempted is newer than what is planned.
   for (size_t i = 0; i < running.size(); ++i) {
     Sequence& sequence = *running[i];
     if (sequence.pending() == 1 && make_room(sequence)) plan.add(sequence, 1);
   }
   for (const SequencePtr& sequence : running) {
-    if (sequence->pending() == 1) continue;
-    const size_t wanted = std::min(sequence->pending(), limits.rows - plan.rows());
-    const size_t rows =
-        StepPlan::rows_within(*sequence, wanted, limits.logits_rows - plan.wanted());
-    if (rows > 0) plan.add(*sequence, rows);
+    if (sequence->pending() > 1) plan_chunk(*sequence);
   }
 }
 
@@ -297,6 +336,9 @@ Result<void> Engine::add(Request request) {
   sequence->ids = request.prompt;
   sequence->output_limit =
       std::min(request.max_tokens, state.limits.context - request.prompt.size());
+  for (const PromptImage& image : request.images) {
+    sequence->spans.push_back({.start = image.start, .count = image.embeddings.size()});
+  }
   sequence->request = std::move(request);
   state.waiting.push_back(std::move(sequence));
   return {};

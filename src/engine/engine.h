@@ -33,6 +33,13 @@ namespace deepinfer::engine {
 enum class FinishReason { none, stop, length, cancelled, error };
 std::string_view finish_reason_name(FinishReason reason);
 
+// A picture of a prompt: the rows that its positions take instead of embeddings of their ids.
+struct PromptImage {
+  size_t start = 0;                           // first position
+  std::vector<const float*> embeddings = {};  // one [hidden] a position
+  std::shared_ptr<const void> owner = {};     // keeps what the pointers show
+};
+
 struct Request {
   uint64_t id = 0;                   // chosen by the caller, unique among the live ones
   std::vector<int32_t> prompt = {};  // 1 .. context ids
@@ -42,6 +49,9 @@ struct Request {
   bool ignore_eos = false;             // else the model's eos ids stop too
   // Log-probability of each prompt id given those before, and sampling.top_logprobs alternatives.
   bool want_prompt_logprobs = false;
+  // In the order of their positions, apart. A chunk never ends inside of one: its positions run in
+  // one step. The ids there are not read, and are valid ids. Not with want_prompt_logprobs.
+  std::vector<PromptImage> images = {};
 };
 
 struct RequestStats {
@@ -98,7 +108,8 @@ class Engine {
   const Limits& limits() const;
 
   // Refuses (invalid): an id in use, an empty prompt, ids outside the vocabulary, a prompt longer
-  // than the context, parameters out of range; (exhausted): too many waiting. Names the value and
+  // than the context, parameters out of range, images that overlap, leave the prompt or need more
+  // rows than a step has; (exhausted): too many waiting. Names the value and
   // the limit. A prompt that fills the context ends with FinishReason::length and no token.
   Result<void> add(Request request);
   // Takes effect before the next step; unknown ids are not_found.

@@ -77,7 +77,10 @@ class FakeModel final : public models::Model {
         if (batch.ids[row] == fails_on) {
           return Error{ErrorKind::internal, "layer 3 ffn down", "the result is NaN", ""};
         }
-        store(*batch.caches[s], batch.positions[row], batch.ids[row]);
+        // An image's row counts as the id that its embedding holds.
+        const bool image = !batch.embeddings.empty() && batch.embeddings[row] != nullptr;
+        const int32_t id = image ? static_cast<int32_t>(*batch.embeddings[row]) : batch.ids[row];
+        store(*batch.caches[s], batch.positions[row], id);
         if (batch.want_logits[row] == 0) continue;
         std::vector<float> logits =
             logits_after(load(*batch.caches[s], batch.positions[row] + 1), config_.vocab);

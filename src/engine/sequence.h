@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "cache/page_pool.h"
+#include "engine/chunk_cut.h"
 #include "engine/engine.h"
 
 namespace deepinfer::engine {
@@ -22,6 +23,8 @@ struct Sequence {
   std::vector<int32_t> ids;  // prompt and output
   size_t output_limit = 0;   // tokens that may still be generated, from max_tokens and the context
   size_t scored = 1;         // prompt ids [1, scored) were reported
+  std::vector<PromptSpan> spans;  // of the images
+  bool waits_for_span = false;    // the last step had no room for the next image
   std::optional<cache::SequenceCache> cache;
 
   int64_t added_ns = 0;
@@ -32,6 +35,17 @@ struct Sequence {
   size_t output_size() const { return ids.size() - prompt_size(); }
   size_t cached() const { return cache ? static_cast<size_t>(cache->length()) : 0; }
   size_t pending() const { return ids.size() - cached(); }
+
+  // The row that stands for an image's position; null: text.
+  const float* embedding(size_t position) const {
+    for (const PromptImage& image : request.images) {
+      if (position < image.start) break;
+      if (position - image.start < image.embeddings.size()) {
+        return image.embeddings[position - image.start];
+      }
+    }
+    return nullptr;
+  }
 
   // Are the logits of the row at `position` read?
   bool wants_logits(size_t position) const {

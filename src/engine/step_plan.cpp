@@ -9,6 +9,8 @@ void StepPlan::clear() {
   row_start_.assign(1, 0);
   want_logits_.clear();
   caches_.clear();
+  embeddings_.clear();
+  has_images_ = false;
   wanted_ = 0;
 }
 
@@ -19,6 +21,8 @@ void StepPlan::add(Sequence& sequence, size_t rows) {
     const bool wanted = sequence.wants_logits(position);
     ids_.push_back(sequence.ids[position]);
     positions_.push_back(position);
+    embeddings_.push_back(sequence.embedding(position));
+    has_images_ = has_images_ || embeddings_.back() != nullptr;
     want_logits_.push_back(wanted ? 1 : 0);
     wanted_ += wanted ? 1 : 0;
   }
@@ -38,11 +42,13 @@ size_t StepPlan::rows_within(const Sequence& sequence, size_t rows, size_t logit
 }
 
 models::StepBatch StepPlan::batch() const {
-  return {.ids = ids_,
-          .positions = positions_,
-          .row_start = row_start_,
-          .want_logits = want_logits_,
-          .caches = caches_};
+  models::StepBatch batch = {.ids = ids_,
+                             .positions = positions_,
+                             .row_start = row_start_,
+                             .want_logits = want_logits_,
+                             .caches = caches_};
+  if (has_images_) batch.embeddings = embeddings_;
+  return batch;
 }
 
 }  // namespace deepinfer::engine
