@@ -74,7 +74,7 @@ Result<int> Pack::write(const std::string& model, const std::string& out, Thread
   const weights::Checkpoint checkpoint = TRY(weights::Checkpoint::open(path));
   const kernels::Target target = {.isa = TRY(kernels::choose_isa(isa_)),
                                   .numerics = kernels::Numerics::fast};
-  const std::vector<ScaledView> matrices = TRY(models::packed_matrices(checkpoint));
+  const std::vector<ScaledView> matrices = TRY(models::packed_matrices(checkpoint, target));
   uint64_t total = 0;
   for (const weights::NamedTensor& tensor : checkpoint.tensors()) total += tensor.view.bytes();
   Progress bar("packing", total, Progress::Unit::bytes, !output_.json && decorates(2));

@@ -150,6 +150,26 @@ Result<size_t> PackedMatrix::packed_bytes(const ScaledView& weights, Target targ
   return TRY(plan(weights, target)).bytes();
 }
 
+size_t PackedMatrix::panel_outputs() const { return kernel_->panel_outputs; }
+
+Result<size_t> PackedMatrix::panel_outputs(const ScaledView& weights, Target target) {
+  return TRY(plan(weights, target)).panel_outputs();
+}
+
+PackedMatrix PackedMatrix::slice_outputs(size_t first, size_t count) const {
+  const size_t lanes = kernel_->panel_outputs;
+  check(first % lanes == 0 && first + count <= outputs_, "a slice starts with a panel");
+  PackedMatrix slice;
+  slice.kernel_ = kernel_;
+  slice.dtype_ = dtype_;
+  slice.outputs_ = count;
+  slice.inputs_ = inputs_;
+  slice.panel_bytes_ = panel_bytes_;
+  slice.panel_count_ = (count + lanes - 1) / lanes;
+  slice.panels_ = panels_ + first / lanes * panel_bytes_;
+  return slice;
+}
+
 void PackedMatrix::pack_panel(const ScaledView& weights, size_t panel) {
   kernel_->pack(weights, panel * kernel_->panel_outputs, panels_ + panel * panel_bytes_);
 }

@@ -98,6 +98,13 @@ class PackedMatrix {
   // The choice that pack() would make, without packing.
   static Result<Choice> explain(DType dtype, size_t outputs, size_t inputs, Target target);
 
+  // Outputs [first, first + count) over the same panels, which must outlive the slice. Requires:
+  // first is a multiple of panel_outputs().
+  PackedMatrix slice_outputs(size_t first, size_t count) const;
+  size_t panel_outputs() const;
+  // Of the panels that pack() would make.
+  static Result<size_t> panel_outputs(const ScaledView& weights, Target target);
+
   size_t outputs() const { return outputs_; }
   size_t inputs() const { return inputs_; }
   DType dtype() const { return dtype_; }

@@ -62,6 +62,7 @@ class DeepseekV3 final : public Model {
            normed_.size() + ffn_.size() + rope_.bytes() + attention_.bytes() + moe_.bytes();
   }
   const std::vector<kernels::Choice>& choices() const override { return weights_.choices; }
+  StreamCounters stream_counters() const override { return weights_.experts->counters(); }
   void set_profiling(bool on) override { profile_.set_on(on); }
   std::vector<OperationTime> take_profile() override { return profile_.take(); }
 

@@ -51,6 +51,7 @@ class DeepseekV4 final : public Model {
   size_t rollback_rows() const override { return kRollbackRows; }
   size_t resident_bytes() const override { return weights_.resident + pass_->bytes(); }
   const std::vector<kernels::Choice>& choices() const override { return weights_.choices; }
+  StreamCounters stream_counters() const override { return weights_.experts->counters(); }
   Result<void> forward(const StepBatch& batch, StepOutput& output) override;
   void set_profiling(bool on) override { pass_->profile().set_on(on); }
   std::vector<OperationTime> take_profile() override { return pass_->profile().take(); }
@@ -64,7 +65,7 @@ class DeepseekV4 final : public Model {
   const V4CachePlan& plan() const { return plan_; }
   WindowCache& windows() { return windows_; }
   V4Pass& pass() { return *pass_; }
-  size_t max_rows() const { return options_.max_rows; }
+  const ModelOptions& options() const { return options_; }
 
  private:
   DeepseekV4(weights::DeepseekV4Config config, const ModelOptions& options);

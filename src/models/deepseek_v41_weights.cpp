@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "models/resident_experts.h"
+#include "models/streamed_experts.h"
 
 namespace deepinfer::models {
 namespace {
@@ -129,6 +130,27 @@ Result<std::unique_ptr<ExpertSource>> load_experts(const weights::DeepseekV41Ten
   return std::unique_ptr<ExpertSource>(std::move(experts));
 }
 
+// The layers in the order of load_experts().
+Result<std::unique_ptr<ExpertSource>> stream_experts(const weights::Checkpoint& checkpoint,
+                                                     const weights::DeepseekV41Tensors& tensors,
+                                                     const DeepseekV41Config& config,
+                                                     const ModelOptions& options,
+                                                     ThreadPool& pool) {
+  std::vector<std::span<const weights::ExpertTensors>> layers;
+  for (const weights::V41BlockTensors& layer : tensors.layers) {
+    layers.emplace_back(layer.moe.experts);
+  }
+  for (const weights::V41BlockTensors& stage : tensors.dspark_stages) {
+    layers.emplace_back(stage.moe.experts);
+  }
+  return std::unique_ptr<ExpertSource>(
+      TRY(StreamedExperts::create(checkpoint, layers, pool,
+                                  {.target = options.target,
+                                   .budget_bytes = options.stream_bytes,
+                                   .per_token = config.moe.per_token,
+                                   .disk = {}})));
+}
+
 }  // namespace
 
 size_t V41Layer::bytes() const {
@@ -187,7 +209,9 @@ Result<DeepseekV41Weights> load_deepseek_v41_weights(const weights::Checkpoint& 
     loaded.layers.push_back(TRY(load_layer(tensors.layers[i], config, config.moe, i,
                                            "layer " + std::to_string(i), loader)));
   }
-  loaded.experts = TRY(load_experts(tensors, loader));
+  loaded.experts = options.stream_bytes == 0
+                       ? TRY(load_experts(tensors, loader))
+                       : TRY(stream_experts(checkpoint, tensors, config, options, pool));
   loaded.norm = TRY(loader.floats(tensors.norm, "output norm"));
   loaded.output = TRY(loader.matrix(tensors.output, "output head"));
   loaded.embedding = tensors.embedding;

@@ -31,6 +31,29 @@ ScaledView cut_tiles(const ScaledView& matrix, uint32_t tile_outputs, Buffer& sc
   return cut;
 }
 
+// The slices of o_a by group of heads, each [o_lora, group].
+Result<void> load_groups(ScaledView o_a, const LatentBlockShape& shape, const std::string& name,
+                         MatrixLoader& loader, std::vector<kernels::PackedMatrix>& groups) {
+  if (o_a.codes.panels != PanelLayout::rows) {
+    // `pack` leaves matrices alone whose groups do not start with a panel.
+    const kernels::PackedMatrix whole = TRY(loader.matrix(o_a, name + " o_a"));
+    for (size_t g = 0; g < shape.o_groups; ++g) {
+      groups.push_back(whole.slice_outputs(g * shape.o_lora, shape.o_lora));
+    }
+    return {};
+  }
+  Buffer scales;
+  if (o_a.scaled() && shape.o_lora % o_a.tile_outputs != 0) {
+    const size_t tile = std::gcd<size_t, size_t>(shape.o_lora, o_a.tile_outputs);
+    o_a = cut_tiles(o_a, static_cast<uint32_t>(tile), scales);
+  }
+  for (size_t g = 0; g < shape.o_groups; ++g) {
+    groups.push_back(TRY(loader.matrix(o_a.slice_outputs(g * shape.o_lora, shape.o_lora),
+                                       name + " o_a group " + std::to_string(g))));
+  }
+  return {};
+}
+
 }  // namespace
 
 size_t LatentLayer::bytes() const {
@@ -49,16 +72,7 @@ Result<LatentLayer> load_latent_layer(const weights::LatentAttentionTensors& ten
   layer.kv = TRY(loader.matrix(tensors.kv, name + " kv"));
   layer.kv_norm = TRY(loader.floats(tensors.kv_norm, name + " kv norm"));
   layer.sink = TRY(loader.floats(tensors.sink, name + " sink"));
-  ScaledView o_a = tensors.o_a;
-  Buffer scales;
-  if (o_a.scaled() && shape.o_lora % o_a.tile_outputs != 0) {
-    const size_t tile = std::gcd<size_t, size_t>(shape.o_lora, o_a.tile_outputs);
-    o_a = cut_tiles(o_a, static_cast<uint32_t>(tile), scales);
-  }
-  for (size_t g = 0; g < shape.o_groups; ++g) {
-    layer.o_a.push_back(TRY(loader.matrix(o_a.slice_outputs(g * shape.o_lora, shape.o_lora),
-                                          name + " o_a group " + std::to_string(g))));
-  }
+  TRY(load_groups(tensors.o_a, shape, name, loader, layer.o_a));
   layer.o_b = TRY(loader.matrix(tensors.o_b, name + " o_b"));
   return layer;
 }

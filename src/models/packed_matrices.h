@@ -9,12 +9,14 @@
 #include <vector>
 
 #include "base/result.h"
+#include "kernels/isa.h"
 #include "tensor/scaled_view.h"
 #include "weights/checkpoint.h"
 
 namespace deepinfer::models {
 
 // Errors are those of reading the family's configuration and tensors.
-Result<std::vector<ScaledView>> packed_matrices(const weights::Checkpoint& checkpoint);
+Result<std::vector<ScaledView>> packed_matrices(const weights::Checkpoint& checkpoint,
+                                                kernels::Target target);
 
 }  // namespace deepinfer::models
