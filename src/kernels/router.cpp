@@ -23,6 +23,21 @@ float score(RouterScore kind, float logit) {
   return std::isnan(logit) ? logit : std::sqrt(softplus(logit));
 }
 
+// exp(logit - highest) over its sum, in double in order; a NaN makes every score NaN.
+void softmax(const float* logits, size_t size, float* scores) {
+  const double highest = static_cast<double>(*std::max_element(logits, logits + size));
+  double sum = 0.0;
+  for (size_t e = 0; e < size; ++e) sum += std::exp(static_cast<double>(logits[e]) - highest);
+  for (size_t e = 0; e < size; ++e) {
+    scores[e] = static_cast<float>(std::exp(static_cast<double>(logits[e]) - highest) / sum);
+  }
+}
+
+void all_scores(const RouterShape& shape, const float* logits, float* scores) {
+  if (shape.score == RouterScore::softmax) return softmax(logits, shape.experts, scores);
+  for (size_t e = 0; e < shape.experts; ++e) scores[e] = score(shape.score, logits[e]);
+}
+
 // What experts are ordered by: NaN below every number.
 float rank_of(float score, float bias) {
   const float rank = score + bias;
@@ -68,7 +83,7 @@ void route_row(const RouterShape& shape, const float* logits, const float* bias,
   check(shape.groups_kept * (shape.experts / shape.groups) >= shape.per_token,
         "fewer experts than a token uses");
   std::array<float, kMaxExperts> scores;  // [experts]
-  for (size_t e = 0; e < shape.experts; ++e) scores[e] = score(shape.score, logits[e]);
+  all_scores(shape, logits, scores.data());
   if (given != nullptr) {
     std::copy(given, given + shape.per_token, chosen);
   } else {

@@ -3,7 +3,8 @@
 // Choice of experts for one row from its router logits.
 //
 //   s_e = sqrt(softplus(logit_e))  (V4, V4.1; softplus(v) = v for v > 20)  or  sigmoid(logit_e)
-//   (V3) chosen = given ids, or the per_token largest s_e + bias_e; of equal values the lower
+//   (V3)  or  softmax over all experts (V2)
+//   chosen = given ids, or the per_token largest s_e + bias_e; of equal values the lower
 //   expert wins V3's groups: a group's score is the sum of its two largest s_e + bias_e; experts
 //   outside the
 //     groups_kept best groups (ties: lower group) cannot be chosen
@@ -17,7 +18,7 @@
 
 namespace deepinfer::kernels {
 
-enum class RouterScore : uint8_t { sqrt_softplus, sigmoid };
+enum class RouterScore : uint8_t { sqrt_softplus, sigmoid, softmax };
 
 struct RouterShape {
   size_t experts = 0;  // <= 1024

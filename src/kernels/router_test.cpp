@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <numeric>
 #include <random>
@@ -71,6 +72,36 @@ TEST(Router, ChoosesByBiasedScoreAndWeighsByScore) {
       }
     }
   }
+}
+
+TEST(Router, SoftmaxWeighsByTheShareOfAllExperts) {
+  const auto logits = normal(64, 9);
+  double sum = 0.0;
+  for (const float logit : logits) sum += std::exp(static_cast<double>(logit));
+  for (bool normalize : {true, false}) {
+    const Route got = route({.experts = 64,
+                             .per_token = 6,
+                             .score = RouterScore::softmax,
+                             .normalize = normalize,
+                             .scaling = 1.5f},
+                            logits);
+    std::vector<float> sorted = logits;
+    std::sort(sorted.begin(), sorted.end(), std::greater<float>());
+    double of_chosen = 0.0;
+    for (const int32_t e : got.chosen) {
+      EXPECT_GE(logits[static_cast<size_t>(e)], sorted[5]);
+      of_chosen += std::exp(static_cast<double>(logits[static_cast<size_t>(e)]));
+    }
+    for (size_t i = 0; i < 6; ++i) {
+      const double of = std::exp(static_cast<double>(logits[static_cast<size_t>(got.chosen[i])]));
+      EXPECT_NEAR(got.weights[i], of / (normalize ? of_chosen : sum) * 1.5, 2e-6);
+    }
+  }
+  // Logits that exp() alone cannot hold.
+  const Route far = route({.experts = 3, .per_token = 1, .score = RouterScore::softmax},
+                          {2000.0f, 1000.0f, -2000.0f});
+  EXPECT_EQ(far.chosen[0], 0);
+  EXPECT_EQ(far.weights[0], 1.0f);
 }
 
 TEST(Router, OfEqualScoresTheLowerExpertWins) {

@@ -16,7 +16,11 @@ size_t file_bytes(const weights::ExpertTensors& expert) {
 }
 
 size_t file_bytes(const weights::V3LayerTensors& layer, bool streamed) {
-  size_t bytes = layer.q_b.bytes() + layer.kv_a.bytes() + layer.kv_b.bytes() + layer.o.bytes();
+  size_t bytes = layer.q_b.bytes() + layer.kv_a.bytes() + layer.o.bytes();
+  for (const ScaledView* view :
+       {layer.k_b ? &*layer.k_b : &layer.kv_b, layer.v_b ? &*layer.v_b : nullptr}) {
+    if (view != nullptr) bytes += view->bytes();
+  }
   if (layer.q_a) bytes += layer.q_a->bytes();
   if (layer.indexer) {
     bytes +=
@@ -70,8 +74,10 @@ class LayerLoader {
     if (from.dense) layer.dense = TRY(load_expert(*from.dense, name + " ffn", loader_));
     if (!from.moe) return layer;
     if (resident_ != nullptr) TRY(resident_->add_layer(from.moe->experts, name, loader_));
-    layer.moe = TRY(Moe::load(*from.moe, config_.moe, kernels::RouterScore::sigmoid, config_.hidden,
-                              next_source_layer_++, name, loader_));
+    layer.moe = TRY(Moe::load(
+        *from.moe, config_.moe,
+        config_.softmax_router ? kernels::RouterScore::softmax : kernels::RouterScore::sigmoid,
+        config_.hidden, next_source_layer_++, name, loader_));
     return layer;
   }
 

@@ -72,6 +72,19 @@ MadeMatrix transposed(const ScaledView& matrix, uint64_t first, uint64_t count) 
   return made;
 }
 
+// Matrices that the file has per head already.
+Result<void> load_heads(const ScaledView& k_b, const ScaledView& v_b, const MlaShape& shape,
+                        const std::string& name, MatrixLoader& loader, MlaLayer& layer) {
+  for (size_t h = 0; h < shape.heads; ++h) {
+    const std::string head = " head " + std::to_string(h);
+    layer.keys.push_back(TRY(
+        loader.matrix(k_b.slice_outputs(h * shape.kv_lora, shape.kv_lora), name + " k_b" + head)));
+    layer.values.push_back(
+        TRY(loader.matrix(v_b.slice_outputs(h * shape.value, shape.value), name + " v_b" + head)));
+  }
+  return {};
+}
+
 Result<void> load_heads(const ScaledView& kv_b, const MlaShape& shape, const std::string& name,
                         MatrixLoader& loader, MlaLayer& layer) {
   for (size_t h = 0; h < shape.heads; ++h) {
@@ -144,7 +157,11 @@ Result<MlaLayer> load_mla_layer(const weights::V3LayerTensors& tensors, const Ml
   layer.q_b = TRY(loader.matrix(tensors.q_b, name + " q_b"));
   layer.kv_a = TRY(loader.matrix(tensors.kv_a, name + " kv_a"));
   layer.kv_norm = TRY(loader.floats(tensors.kv_norm, name + " kv norm"));
-  TRY(load_heads(tensors.kv_b, shape, name, loader, layer));
+  if (tensors.k_b && tensors.v_b) {
+    TRY(load_heads(*tensors.k_b, *tensors.v_b, shape, name, loader, layer));
+  } else {
+    TRY(load_heads(tensors.kv_b, shape, name, loader, layer));
+  }
   layer.o = TRY(loader.matrix(tensors.o, name + " output"));
   if (tensors.indexer) {
     const weights::V3IndexerTensors& from = *tensors.indexer;
