@@ -65,7 +65,7 @@ uint64_t DeepseekV41::decoder_tail() const {
 }
 
 size_t DeepseekV41::resident_bytes() const {
-  return weights_.resident_bytes() + windows_.bytes() + streams_.bytes() + block_.bytes() +
+  return weights_.resident + windows_.bytes() + streams_.bytes() + block_.bytes() +
          entries_.bytes() + selection_.bytes() + hidden_.size() + out_.size() + moe_.bytes() +
          rope_->bytes() + compress_rope_->bytes() + (engram_ ? engram_->bytes() : 0);
 }

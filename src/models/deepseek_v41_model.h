@@ -47,7 +47,7 @@ class DeepseekV41 final : public Model {
 
   const weights::ModelConfig& config() const override { return config_; }
   const cache::CacheLayout& cache_layout() const override { return layout_; }
-  size_t weight_bytes_per_step() const override { return weights_.bytes_per_step(config_); }
+  size_t weight_bytes_per_step() const override { return weights_.bytes_per_step; }
   uint64_t decoder_tail() const override;
   size_t rollback_rows() const override { return windows_.spare(); }
   size_t resident_bytes() const override;

@@ -31,13 +31,15 @@ struct Case {
 
 class V41State : public ::testing::TestWithParam<Case> {
  protected:
-  ModelRunner open(const std::string& model = "base", size_t threads = 1) const {
+  ModelRunner open(const std::string& model = "base", size_t threads = 1,
+                   uint64_t stream_bytes = 0) const {
     return ModelRunner::open(v41_path(model), {.isa = GetParam().isa,
                                                .numerics = GetParam().numerics,
                                                .kv = GetParam().kv,
                                                .threads = threads,
                                                .max_rows = 320,
-                                               .pages = 48});
+                                               .pages = 48,
+                                               .stream_bytes = stream_bytes});
   }
 };
 

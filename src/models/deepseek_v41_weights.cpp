@@ -1,5 +1,6 @@
 #include "models/deepseek_v41_weights.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -95,25 +96,30 @@ Result<V41Dspark> load_dspark(const weights::DeepseekV41Tensors& tensors,
   return dspark;
 }
 
-size_t layer_bytes(const weights::V41BlockTensors& tensors) {
-  size_t bytes = 0;
-  for (const weights::ExpertTensors& e : tensors.moe.experts) {
-    bytes += e.gate.bytes() + e.up.bytes() + e.down.bytes();
-  }
-  const weights::LatentAttentionTensors& a = tensors.attention;
-  for (const ScaledView* view : {&a.q_a, &a.q_b, &a.kv, &a.o_a, &a.o_b, &tensors.moe.shared.gate,
-                                 &tensors.moe.shared.up, &tensors.moe.shared.down}) {
-    bytes += view->bytes();
-  }
-  return bytes + tensors.moe.router.bytes() + tensors.hc_attn.fn.bytes() +
-         tensors.hc_ffn.fn.bytes();
+// Of the layers, then of the drafter's stages: the order of the experts' source.
+std::vector<const weights::V41BlockTensors*> all_blocks(
+    const weights::DeepseekV41Tensors& tensors) {
+  std::vector<const weights::V41BlockTensors*> blocks;
+  for (const weights::V41BlockTensors& layer : tensors.layers) blocks.push_back(&layer);
+  for (const weights::V41BlockTensors& stage : tensors.dspark_stages) blocks.push_back(&stage);
+  return blocks;
+}
+
+size_t expert_bytes(const weights::ExpertTensors& expert) {
+  return expert.gate.bytes() + expert.up.bytes() + expert.down.bytes();
 }
 
 // What the loader will be asked for, near enough for a progress line.
-size_t total_bytes(const weights::DeepseekV41Tensors& tensors) {
+size_t total_bytes(const weights::DeepseekV41Tensors& tensors, bool streamed) {
   size_t bytes = tensors.output.bytes();
-  for (const weights::V41BlockTensors& layer : tensors.layers) bytes += layer_bytes(layer);
-  for (const weights::V41BlockTensors& stage : tensors.dspark_stages) bytes += layer_bytes(stage);
+  for (const weights::V41BlockTensors* block : all_blocks(tensors)) {
+    const weights::LatentAttentionTensors& a = block->attention;
+    for (const ScaledView* view : {&a.q_a, &a.q_b, &a.kv, &a.o_a, &a.o_b}) bytes += view->bytes();
+    bytes += expert_bytes(block->moe.shared) + block->moe.router.bytes() +
+             block->hc_attn.fn.bytes() + block->hc_ffn.fn.bytes();
+    if (streamed) continue;
+    for (const weights::ExpertTensors& expert : block->moe.experts) bytes += expert_bytes(expert);
+  }
   return bytes;
 }
 
@@ -130,25 +136,37 @@ Result<std::unique_ptr<ExpertSource>> load_experts(const weights::DeepseekV41Ten
   return std::unique_ptr<ExpertSource>(std::move(experts));
 }
 
-// The layers in the order of load_experts().
 Result<std::unique_ptr<ExpertSource>> stream_experts(const weights::Checkpoint& checkpoint,
                                                      const weights::DeepseekV41Tensors& tensors,
                                                      const DeepseekV41Config& config,
                                                      const ModelOptions& options,
                                                      ThreadPool& pool) {
   std::vector<std::span<const weights::ExpertTensors>> layers;
-  for (const weights::V41BlockTensors& layer : tensors.layers) {
-    layers.emplace_back(layer.moe.experts);
+  for (const weights::V41BlockTensors* block : all_blocks(tensors)) {
+    layers.emplace_back(block->moe.experts);
   }
-  for (const weights::V41BlockTensors& stage : tensors.dspark_stages) {
-    layers.emplace_back(stage.moe.experts);
+  return std::unique_ptr<ExpertSource>(TRY(StreamedExperts::create(
+      checkpoint, layers, pool,
+      {.target = options.target,
+       .budget_bytes = options.stream_bytes,
+       .per_token = std::max<size_t>(config.moe.per_token, config.dspark.experts_per_token),
+       .disk = {}})));
+}
+
+// What one decoded token reads.
+Result<size_t> step_bytes(const DeepseekV41Weights& loaded,
+                          const weights::DeepseekV41Tensors& tensors,
+                          const DeepseekV41Config& config, kernels::Target target) {
+  const weights::ExpertTensors& expert = tensors.layers.front().moe.experts.front();
+  size_t of_expert = 0;
+  for (const ScaledView* view : {&expert.gate, &expert.up, &expert.down}) {
+    of_expert += TRY(kernels::PackedMatrix::packed_bytes(*view, target));
   }
-  return std::unique_ptr<ExpertSource>(
-      TRY(StreamedExperts::create(checkpoint, layers, pool,
-                                  {.target = options.target,
-                                   .budget_bytes = options.stream_bytes,
-                                   .per_token = config.moe.per_token,
-                                   .disk = {}})));
+  size_t bytes = loaded.output.bytes();
+  for (const V41Layer& layer : loaded.layers) {
+    bytes += layer.bytes() + of_expert * config.moe.per_token;
+  }
+  return bytes;
 }
 
 }  // namespace
@@ -161,24 +179,6 @@ size_t V41Layer::bytes() const {
   }
   if (indexer.has_value()) bytes += indexer->q_b.bytes() + indexer->weights.bytes();
   if (engram.has_value()) bytes += engram->kv.bytes();
-  return bytes;
-}
-
-size_t DeepseekV41Weights::resident_bytes() const {
-  return arena.bytes() + experts->resident_bytes();
-}
-
-size_t DeepseekV41Weights::bytes_per_step(const DeepseekV41Config& config) const {
-  const size_t expert_parameters = size_t{3} * config.moe.width * config.hidden;
-  const size_t expert_bytes =
-      config.quantization.fp4_experts
-          ? expert_parameters / 2 + expert_parameters / 32
-          : expert_parameters *
-                (config.quantization.matrices == weights::MatrixStorage::plain ? 2 : 1);
-  size_t bytes = output.bytes();
-  for (const V41Layer& layer : layers) {
-    bytes += layer.bytes() + config.moe.per_token * expert_bytes;
-  }
   return bytes;
 }
 
@@ -203,8 +203,9 @@ Result<DeepseekV41Weights> load_deepseek_v41_weights(const weights::Checkpoint& 
                                                      const Progress& progress) {
   const weights::DeepseekV41Tensors tensors =
       TRY(weights::read_deepseek_v41_tensors(checkpoint, config));
+  const bool streamed = options.stream_bytes != 0;
   DeepseekV41Weights loaded;
-  MatrixLoader loader(options.target, pool, loaded.arena, progress, total_bytes(tensors));
+  MatrixLoader loader(options.target, pool, loaded.arena, progress, total_bytes(tensors, streamed));
   for (size_t i = 0; i < tensors.layers.size(); ++i) {
     loaded.layers.push_back(TRY(load_layer(tensors.layers[i], config, config.moe, i,
                                            "layer " + std::to_string(i), loader)));
@@ -220,6 +221,8 @@ Result<DeepseekV41Weights> load_deepseek_v41_weights(const weights::Checkpoint& 
         "embedding", "no decoder for " + std::string(dtype_info(loaded.embedding.dtype).name));
   }
   if (tensors.dspark.has_value()) loaded.dspark = TRY(load_dspark(tensors, config, loader));
+  loaded.bytes_per_step = TRY(step_bytes(loaded, tensors, config, options.target));
+  loaded.resident = loader.bytes() + (streamed ? loaded.experts->resident_bytes() : 0);
   loaded.choices = loader.choices();
   return loaded;
 }

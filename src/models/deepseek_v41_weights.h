@@ -69,11 +69,9 @@ struct DeepseekV41Weights {
   TensorView embedding;          // [V, D] in the file
   std::optional<V41Dspark> dspark;
   std::unique_ptr<ExpertSource> experts;  // of the layers, then of the drafter's stages
+  size_t resident = 0;                    // bytes of matrices in memory or mapped
+  size_t bytes_per_step = 0;              // of matrices that one decoded token reads
   std::vector<kernels::Choice> choices;   // one per kind of product
-
-  size_t resident_bytes() const;
-  // Matrices that one decoded token reads; per_token routed experts a layer.
-  size_t bytes_per_step(const weights::DeepseekV41Config& config) const;
 };
 
 LatentBlockShape v41_block_shape(const weights::DeepseekV41Config& config, KvMode kv);
