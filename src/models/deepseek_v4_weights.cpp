@@ -63,9 +63,10 @@ size_t file_bytes(const weights::DeepseekV4Tensors& tensors, bool streamed) {
   }
   if (tensors.mtp) {
     if (tensors.mtp->eh_proj) bytes += file_bytes(*tensors.mtp->eh_proj);
-    bytes += file_bytes(tensors.mtp->e_proj) + file_bytes(tensors.mtp->h_proj) +
-             tensors.mtp->e_norm.bytes() + tensors.mtp->h_norm.bytes() + tensors.mtp->norm.bytes() +
-             file_bytes(tensors.mtp->head);
+    const weights::V4MtpTensors& mtp = *tensors.mtp;
+    bytes +=
+        mtp.eh_proj ? file_bytes(*mtp.eh_proj) : file_bytes(mtp.e_proj) + file_bytes(mtp.h_proj);
+    bytes += mtp.e_norm.bytes() + mtp.h_norm.bytes() + mtp.norm.bytes() + file_bytes(mtp.head);
   }
   if (tensors.dspark) {
     bytes += file_bytes(tensors.dspark->main_proj) + file_bytes(tensors.dspark->markov_head) +

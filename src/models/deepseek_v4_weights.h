@@ -45,7 +45,8 @@ struct V4Block {
 
 struct V4Mtp {
   V4Block block;
-  kernels::PackedMatrix e_proj, h_proj;     // [hidden, hidden]
+  kernels::PackedMatrix e_proj, h_proj;  // [hidden, hidden]
+  kernels::PackedMatrix eh_proj;         // [hidden, 2 * hidden] instead of both, e's inputs first
   std::vector<float> e_norm, h_norm, norm;  // [hidden]
   HyperConnection head;
 };
