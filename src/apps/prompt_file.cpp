@@ -8,15 +8,17 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
+#include <filesystem>
 
 #include "base/file.h"
 #include "base/json.h"
+#include "image/limits.h"
 
 namespace deepinfer::apps {
 namespace {
 
 constexpr size_t kMaxInputBytes = size_t{1} << 30;
-const std::vector<std::string_view> kPromptMembers = {"prompt", "ids", "messages"};
+const std::vector<std::string_view> kPromptMembers = {"prompt", "ids", "messages", "images"};
 
 struct Line {
   std::string_view text;
@@ -54,12 +56,25 @@ Result<recipe::Conversation> conversation_of(const JsonValue& value) {
   return conversation;
 }
 
+// Paths are relative to the folder of the file that names them; of stdin, to the current one.
+Result<std::vector<llm::ImageFile>> images_of(const JsonValue& value, const std::string& name) {
+  std::vector<llm::ImageFile> images;
+  const std::filesystem::path folder = std::filesystem::path(name).parent_path();
+  for (const JsonValue& one : TRY(value.array())) {
+    const std::string path = TRY(one.as<std::string>());
+    const std::string place = (folder / path).string();
+    images.push_back({TRY(read_file(place, image::ImageLimits().image_bytes)), path});
+  }
+  return images;
+}
+
 std::string ids_heading(const std::vector<int32_t>& ids) {
   return fmt::format("{} ids", ids.size());
 }
 
-Result<PromptLine> prompt_from_json(const Line& line, const std::string& place,
-                                    SamplingSettings settings, PromptRules rules) {
+Result<PromptLine> prompt_from_json(const Line& line, const std::string& name,
+                                    const std::string& place, SamplingSettings settings,
+                                    PromptRules rules) {
   const JsonDocument document = TRY(JsonDocument::parse(line.text, place));
   const JsonValue& root = document.root();
   if (root.is_array()) {
@@ -89,6 +104,9 @@ Result<PromptLine> prompt_from_json(const Line& line, const std::string& place,
     result.heading = text;
     result.prompt.input = text;
     if (rules.chat) result.prompt.input = recipe::Conversation{{{"user", text}}};
+  }
+  if (const JsonValue* images = root.find("images")) {
+    result.prompt.images = TRY(images_of(*images, name));
   }
   return result;
 }
@@ -138,7 +156,7 @@ Result<std::vector<PromptLine>> parse_prompts(const std::string& content, const 
   std::vector<PromptLine> prompts;
   for (const Line& line : lines) {
     const std::string place = fmt::format("{} line {}", name, line.number);
-    prompts.push_back(TRY(json ? prompt_from_json(line, place, settings, rules)
+    prompts.push_back(TRY(json ? prompt_from_json(line, name, place, settings, rules)
                                : prompt_from_text(std::string(line.text), place, settings, rules)));
   }
   return prompts;

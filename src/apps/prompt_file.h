@@ -2,8 +2,9 @@
 
 // Prompts from the command line, from files and from a pipe. Files are JSON lines:
 //   {"prompt": "text"} or {"ids": [1, 2]} or {"messages": [{"role": ..., "content": ...}]}
-// with sampling options beside them; a file named *.txt, or a pipe that does not start with '{' or
-// '[', has one prompt a line. Blank lines are left out.
+// with sampling options beside them, and "images": ["a.png", ...] for as many placeholders (the
+// model's image_token_id) among its ids, paths relative to the file. A file named *.txt, or a pipe
+// that does not start with '{' or '[', has one prompt a line. Blank lines are left out.
 //
 // Errors name the file, the line and the field. Threads: any.
 

@@ -69,7 +69,14 @@ Llm::~Llm() = default;
 Result<std::unique_ptr<Llm>> Llm::open(const std::string& model, const LlmOptions& options) {
   std::string path = TRY(resolve_model(model, options.fetch));
   weights::Checkpoint checkpoint = TRY(weights::Checkpoint::open(path));
-  std::unique_ptr<Llm> llm(new Llm(std::move(path), std::move(checkpoint), options));
+  LlmOptions wanted = options;
+  const std::optional<ImageRules> image_rules = TRY(read_image_rules(checkpoint));
+  if (image_rules) {
+    // All positions of a picture run in one step.
+    wanted.model.max_rows = std::max(wanted.model.max_rows, image_rules->most_positions);
+  }
+  std::unique_ptr<Llm> llm(new Llm(std::move(path), std::move(checkpoint), wanted));
+  llm->image_rules_ = image_rules;
   Result<text::Tokenizer> tokenizer = open_tokenizer(llm->checkpoint_);
   if (tokenizer.ok()) {
     llm->tokenizer_ = std::move(tokenizer).value();
@@ -78,7 +85,7 @@ Result<std::unique_ptr<Llm>> Llm::open(const std::string& model, const LlmOption
   }
   llm->pool_ = TRY(ThreadPool::create(options.pool));
   llm->model_ =
-      TRY(models::open_model(llm->checkpoint_, options.model, *llm->pool_, options.load_progress));
+      TRY(models::open_model(llm->checkpoint_, wanted.model, *llm->pool_, options.load_progress));
   const size_t trained = llm->model_->config().context;
   if (options.context > trained) {
     return Error::invalid(
@@ -150,15 +157,37 @@ Result<void> Llm::ensure_engine(std::vector<size_t> needs) {
   return {};
 }
 
-void Llm::start(size_t index, const Prompt& prompt, std::vector<int32_t> ids, Run& run) {
+Result<PromptWithImages> Llm::prepare(const Prompt& prompt) {
+  PromptWithImages input = {.ids = TRY(encode(prompt.input)), .images = {}};
+  if (prompt.want_text && !prompt.stop.empty() && !tokenizer_) return *tokenizer_error_;
+  // A placeholder without its picture is a mistake too.
+  const bool placeholders =
+      image_rules_ && std::ranges::count(input.ids, image_rules_->placeholder) > 0;
+  if (!prompt.images.empty() || placeholders) {
+    if (!prompt_images_) {
+      prompt_images_ = TRY(PromptImages::open(checkpoint_, options_.model, *pool_));
+    }
+    input = TRY(prompt_images_->expand(input.ids, prompt.images, options_.images));
+  }
+  if (input.ids.size() > context()) {
+    return Error::invalid("prompt", std::to_string(input.ids.size()) +
+                                        " tokens, the context holds " + std::to_string(context()));
+  }
+  return input;
+}
+
+void Llm::start(size_t index, const Prompt& prompt, PromptWithImages input, Run& run) {
   Stream& stream = run.streams[index];
   stream.index = index;
   stream.request = run.first_request + index;
   stream.answer = &run.answers[index];
   engine::Request request;
   request.id = stream.request;
-  request.prompt = std::move(ids);
+  request.prompt = std::move(input.ids);
+  request.images = std::move(input.images);
   request.sampling = prompt.sampling;
+  // A picture is nothing that a model can say.
+  if (image_rules_) request.sampling.banned_ids.push_back(image_rules_->placeholder);
   request.max_tokens = prompt.max_tokens;
   request.ignore_eos = prompt.ignore_eos;
   const bool messages = std::holds_alternative<recipe::Conversation>(prompt.input);
@@ -272,27 +301,19 @@ Result<std::vector<Answer>> Llm::generate(std::span<const Prompt> prompts,
   run.on_delta = &on_delta;
   next_request_ += prompts.size();
 
-  std::vector<Result<std::vector<int32_t>>> encoded;
+  std::vector<Result<PromptWithImages>> inputs;
   std::vector<size_t> needs;
-  const size_t context = this->context();
-  encoded.reserve(prompts.size());
+  inputs.reserve(prompts.size());
   for (const Prompt& prompt : prompts) {
-    encoded.push_back(encode(prompt.input));
-    const bool text_wanted = prompt.want_text && !prompt.stop.empty();
-    if (text_wanted && !tokenizer_) encoded.back() = *tokenizer_error_;
-    if (encoded.back().ok() && encoded.back().value().size() > context) {
-      encoded.back() =
-          Error::invalid("prompt", std::to_string(encoded.back().value().size()) +
-                                       " tokens, the context holds " + std::to_string(context));
-    }
-    if (encoded.back().ok()) needs.push_back(encoded.back().value().size() + prompt.max_tokens);
+    inputs.push_back(prepare(prompt));
+    if (inputs.back().ok()) needs.push_back(inputs.back().value().ids.size() + prompt.max_tokens);
   }
   if (!needs.empty()) TRY(ensure_engine(std::move(needs)));
   for (size_t i = 0; i < prompts.size(); ++i) {
-    if (encoded[i].ok()) {
-      start(i, prompts[i], std::move(encoded[i]).value(), run);
+    if (inputs[i].ok()) {
+      start(i, prompts[i], std::move(inputs[i]).value(), run);
     } else {
-      run.fail(i, encoded[i].error());
+      run.fail(i, inputs[i].error());
     }
   }
   if (run.live == 0) return std::move(run.answers);

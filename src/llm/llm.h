@@ -33,7 +33,9 @@
 #include "base/result.h"
 #include "base/thread_pool.h"
 #include "engine/engine.h"
+#include "image/prepare.h"
 #include "llm/package_weights.h"
+#include "llm/prompt_images.h"
 #include "models/model.h"
 #include "recipe/layout.h"
 #include "sampling/sampler.h"
@@ -46,9 +48,10 @@ struct LlmOptions {
   models::ModelOptions model;  // instruction set, numerics, cache rows, rows of a step
   ThreadPool::Options pool;
   size_t max_sequences = 64;
-  size_t context = 0;      // 0: the model's limit
-  size_t cache_bytes = 0;  // limit of the pages' bytes; 0: a quarter of the machine's memory
-  FetchObserver fetch;     // of an alias
+  size_t context = 0;            // 0: the model's limit
+  size_t cache_bytes = 0;        // limit of the pages' bytes; 0: a quarter of the machine's memory
+  FetchObserver fetch;           // of an alias
+  image::PrepareOptions images;  // how pictures of prompts are fitted
   models::Progress load_progress;  // bytes of weights
 };
 
@@ -63,6 +66,8 @@ struct Prompt {
   std::vector<std::string> stop;
   bool ignore_eos = false;
   bool want_text = true;  // false: text stays empty, no tokenizer needed
+  // In the order of the placeholders (image_token_id) among the input's ids, as many of them.
+  std::vector<ImageFile> images;
 };
 
 struct Answer {
@@ -136,7 +141,9 @@ class Llm {
   // An engine that can hold these needs (tokens of each sequence at its end) at once, or as many of
   // them as the limits allow.
   Result<void> ensure_engine(std::vector<size_t> needs);
-  void start(size_t index, const Prompt& prompt, std::vector<int32_t> ids, Run& run);
+  // Ids and pictures of a prompt, within the context.
+  Result<PromptWithImages> prepare(const Prompt& prompt);
+  void start(size_t index, const Prompt& prompt, PromptWithImages input, Run& run);
   void handle(const engine::Event& event, Run& run);
   void finish(Stream& stream, const engine::Event& event, Run& run);
   Result<void> step_until_done(Run& run, const std::atomic<bool>* cancel);
@@ -148,6 +155,8 @@ class Llm {
   std::optional<text::Tokenizer> tokenizer_;
   std::optional<Error> tokenizer_error_;
   std::unique_ptr<models::Model> model_;
+  std::optional<ImageRules> image_rules_;
+  std::unique_ptr<PromptImages> prompt_images_;  // from the first prompt with images on
   std::unique_ptr<engine::Engine> engine_;
   size_t engine_sequences_ = 0;
   size_t engine_waiting_ = 0;
