@@ -20,19 +20,27 @@ std::string variant_name(const Variant& variant) {
 }
 
 Comparison compare_logits(std::string path, const Logits& seen, std::string against,
-                          const Logits& wanted, double tolerance) {
-  Comparison result{std::move(path), std::move(against), true, 0, tolerance};
+                          const Logits& wanted, Tolerance tolerance) {
+  Comparison result{std::move(path), std::move(against), false, 0, tolerance};
   const size_t positions = std::min(seen.positions(), wanted.positions());
-  result.equal = positions > 0 && seen.vocab == wanted.vocab;
-  for (size_t i = 0; i < positions * seen.vocab && result.equal; ++i) {
+  if (positions == 0 || seen.vocab != wanted.vocab) return result;
+  std::vector<double> differences(positions);  // the largest of each position
+  for (size_t i = 0; i < positions * seen.vocab; ++i) {
     const double difference =
         std::abs(static_cast<double>(seen.values[i]) - static_cast<double>(wanted.values[i]));
-    result.max_difference = std::max(result.max_difference, difference);
+    double& largest = differences[i / seen.vocab];
+    if (!(difference <= largest)) largest = difference;
   }
-  if (!result.equal) return result;
+  const size_t counted =
+      static_cast<size_t>(std::ceil(tolerance.share * static_cast<double>(positions)));
+  std::sort(differences.begin(), differences.end(), [](double a, double b) {
+    return a < b || (!std::isnan(a) && std::isnan(b));  // NaN last
+  });
+  result.max_difference = differences[counted - 1];
   const size_t bytes = positions * seen.vocab * sizeof(float);
-  result.equal = tolerance > 0 ? result.max_difference <= tolerance
-                               : std::memcmp(seen.values.data(), wanted.values.data(), bytes) == 0;
+  result.equal = tolerance.difference > 0
+                     ? result.max_difference <= tolerance.difference
+                     : std::memcmp(seen.values.data(), wanted.values.data(), bytes) == 0;
   return result;
 }
 

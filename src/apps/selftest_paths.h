@@ -18,12 +18,19 @@
 
 namespace deepinfer::apps {
 
+struct Tolerance {
+  double difference = 0;  // of one logit; 0: bits must be equal
+  // Part of the positions that must keep it. Where a model chooses experts or cache entries, one
+  // bit can change a choice, and that position's logits by far.
+  double share = 1.0;
+};
+
 struct Comparison {
   std::string path;
   std::string against;
   bool equal = false;
-  double max_difference = 0;
-  double tolerance = 0;  // 0: bits must be equal
+  double max_difference = 0;  // of the share of the positions that differ least
+  Tolerance tolerance;
 };
 
 // Logits of every position of one sequence.
@@ -37,9 +44,9 @@ struct Logits {
   size_t positions() const { return vocab == 0 ? 0 : values.size() / vocab; }
 };
 
-// Compares as many positions as both have. Bit comparison when tolerance is 0.
+// Compares as many positions as both have.
 Comparison compare_logits(std::string path, const Logits& seen, std::string against,
-                          const Logits& wanted, double tolerance);
+                          const Logits& wanted, Tolerance tolerance);
 
 // In `exact` the cache rows are kept as f32, so that nothing at all is rounded: between instruction
 // sets one bit of a sum could otherwise move a BF16 row by a whole step.
