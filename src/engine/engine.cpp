@@ -88,6 +88,7 @@ struct Engine::State {
   Result<void> check_request(const Request& request) const;
   Result<void> check_images(const Request& request, const std::string& name) const;
   void apply_cancels(const Sink& sink);
+  models::SequenceStart start_of(const Sequence& sequence) const;
   void admit();
   void preempt_newest();
   bool make_room(Sequence& sequence);
@@ -173,6 +174,17 @@ void Engine::State::apply_cancels(const Sink& sink) {
   }
 }
 
+// A prompt whose logits nobody reads runs the decoder layers for its tail only; what follows comes
+// out the same.
+models::SequenceStart Engine::State::start_of(const Sequence& sequence) const {
+  const uint64_t tail = model.decoder_tail();
+  models::SequenceStart start;
+  if (tail > 0 && !sequence.request.want_prompt_logprobs && sequence.ids.size() > tail) {
+    start.decoder = sequence.ids.size() - tail;
+  }
+  return start;
+}
+
 // Starts waiting requests, the first of them first.
 void Engine::State::admit() {
   while (!waiting.empty() && running.size() < limits.sequences) {
@@ -180,6 +192,7 @@ void Engine::State::admit() {
     const size_t spare = running.empty() ? 0 : 1;
     if (cache::pages_for(sequence.ids.size()) + spare > pool->free_count()) return;
     sequence.cache.emplace(pool.get());
+    sequence.start = start_of(sequence);
     const Result<void> reserved = sequence.cache->reserve(sequence.ids.size());
     check(reserved.ok(), "free pages were counted");
     running.push_back(std::move(waiting.front()));

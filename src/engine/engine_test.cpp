@@ -21,6 +21,26 @@ TEST(Engine, ContinuesAPrompt) {
   EXPECT_EQ(run.outcomes[7].finish, FinishReason::length);
 }
 
+// Only the last rows of a prompt run the decoder, all of them when their logits are wanted.
+TEST(Engine, PromptsRunTheDecoderForTheirTail) {
+  FakeModel model;
+  model.tail = 30;
+  EngineRun run(model, {.max_rows = 64});
+  run.add({.id = 1, .prompt = prompt_of(200, 1), .max_tokens = 5, .ignore_eos = true});
+  run.add({.id = 2, .prompt = prompt_of(20, 2), .max_tokens = 1, .ignore_eos = true});
+  run.run();
+  EXPECT_EQ(run.outcomes[1].ids, FakeModel::continuation(prompt_of(200, 1), 5, {}));
+  EXPECT_EQ(model.encoder_rows, 170u);
+  EXPECT_EQ(model.decoder_rows, 30u + 4 + 20);
+  run.add({.id = 3,
+           .prompt = prompt_of(90, 3),
+           .max_tokens = 1,
+           .ignore_eos = true,
+           .want_prompt_logprobs = true});
+  run.run();
+  EXPECT_EQ(model.encoder_rows, 170u);
+}
+
 TEST(Engine, StopsAtEosAndStopIdsWhichAreReported) {
   FakeModel model;
   EngineRun run(model);

@@ -28,6 +28,9 @@ class FakeModel final : public models::Model {
     layout_.growing = {{"ids", cache::kTokensPerPage * sizeof(int32_t)}};
   }
 
+  uint64_t tail = 0;  // decoder_tail()
+  // Rows that ran the decoder, and rows below SequenceStart::decoder, so far.
+  size_t decoder_rows = 0, encoder_rows = 0;
   // Rows with this id make forward() fail, or give logits that are NaN.
   std::optional<int32_t> fails_on, nan_on;
   ManualClock* clock = nullptr;                               // advanced by 10 ms in each forward()
@@ -61,6 +64,7 @@ class FakeModel final : public models::Model {
   const weights::ModelConfig& config() const override { return config_; }
   const cache::CacheLayout& cache_layout() const override { return layout_; }
   size_t weight_bytes_per_step() const override { return 0; }
+  uint64_t decoder_tail() const override { return tail; }
   size_t resident_bytes() const override { return 0; }
   const std::vector<kernels::Choice>& choices() const override { return choices_; }
   void set_profiling(bool) override {}
@@ -74,6 +78,10 @@ class FakeModel final : public models::Model {
     output.wanted_rows = 0;
     for (size_t s = 0; s < batch.caches.size(); ++s) {
       for (size_t row = batch.row_start[s]; row < batch.row_start[s + 1]; ++row) {
+        const bool decodes =
+            batch.starts.empty() || batch.positions[row] >= batch.starts[s].decoder;
+        check(decodes || batch.want_logits[row] == 0, "logits of a row that stops early");
+        ++(decodes ? decoder_rows : encoder_rows);
         if (batch.ids[row] == fails_on) {
           return Error{ErrorKind::internal, "layer 3 ffn down", "the result is NaN", ""};
         }

@@ -14,6 +14,7 @@
 #include "cache/page_pool.h"
 #include "engine/chunk_cut.h"
 #include "engine/engine.h"
+#include "models/model.h"
 
 namespace deepinfer::engine {
 
@@ -26,6 +27,7 @@ struct Sequence {
   std::vector<PromptSpan> spans;  // of the images
   bool waits_for_span = false;    // the last step had no room for the next image
   std::optional<cache::SequenceCache> cache;
+  models::SequenceStart start;  // set when it begins to run, for as long as it does
 
   int64_t added_ns = 0;
   int64_t first_token_ns = 0;

@@ -9,6 +9,7 @@ void StepPlan::clear() {
   row_start_.assign(1, 0);
   want_logits_.clear();
   caches_.clear();
+  starts_.clear();
   embeddings_.clear();
   has_images_ = false;
   wanted_ = 0;
@@ -29,6 +30,7 @@ void StepPlan::add(Sequence& sequence, size_t rows) {
   row_start_.push_back(static_cast<uint32_t>(ids_.size()));
   sequences_.push_back(&sequence);
   caches_.push_back(&*sequence.cache);
+  starts_.push_back(sequence.start);
 }
 
 size_t StepPlan::rows_within(const Sequence& sequence, size_t rows, size_t logits) {
@@ -46,7 +48,8 @@ models::StepBatch StepPlan::batch() const {
                              .positions = positions_,
                              .row_start = row_start_,
                              .want_logits = want_logits_,
-                             .caches = caches_};
+                             .caches = caches_,
+                             .starts = starts_};
   if (has_images_) batch.embeddings = embeddings_;
   return batch;
 }

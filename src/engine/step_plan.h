@@ -37,6 +37,7 @@ class StepPlan {
   std::vector<uint32_t> row_start_ = {0};      // [sequences + 1]
   std::vector<uint8_t> want_logits_;           // [rows]
   std::vector<cache::SequenceCache*> caches_;  // [sequences]
+  std::vector<models::SequenceStart> starts_;  // [sequences]
   std::vector<const float*> embeddings_;       // [rows], null where the id counts
   bool has_images_ = false;
   size_t wanted_ = 0;
