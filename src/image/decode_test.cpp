@@ -62,6 +62,15 @@ TEST(Decode, EveryCutIsRefused) {
   }
 }
 
+// A WebP file that says it is longer than it is was cut, even when its picture is whole.
+TEST(Decode, WebPCutBehindItsPictureIsRefused) {
+  std::vector<std::byte> bytes = golden_bytes("images/webp_lossy.webp");
+  ASSERT_TRUE(decode(bytes, {}, "webp").ok());
+  const size_t longer = bytes.size() - 8 + 2;
+  for (size_t i = 0; i < 4; ++i) bytes[4 + i] = static_cast<std::byte>(longer >> (8 * i) & 0xFF);
+  EXPECT_FALSE(decode(bytes, {}, "webp").ok());
+}
+
 TEST(Decode, BytesAfterTheEndDoNotMatter) {
   for (const char* file :
        {"palette.png", "jpeg_420.jpg", "gif_two_frames.gif", "webp_lossy.webp"}) {
