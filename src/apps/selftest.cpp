@@ -31,8 +31,11 @@ constexpr double kExactTolerance = 1e-4;
 constexpr double kFastTolerance = 0.1;
 // fast and faithful against exact: rounded activations in every layer.
 constexpr double kNumericsTolerance = 0.1;
-// Positions that must keep a tolerance where the model chooses experts or cache entries.
+// Where the model chooses experts or cache entries: positions that must keep a tolerance, and the
+// one between numerics. In models of a few entries and experts most positions have a choice that
+// flips once cache rows and index keys are rounded (V4: to 8 and 4 bits).
 constexpr double kChoosingShare = 0.5;
+constexpr double kChoosingTolerance = 0.3;
 
 bool chooses(weights::Family family) {
   return family != weights::Family::llama && family != weights::Family::qwen2 &&
@@ -105,6 +108,10 @@ class SelftestCommand final : public Command {
 
   Tolerance within(double part, const Logits& logits) const {
     return {part * largest(logits), chooses(family_) ? kChoosingShare : 1.0};
+  }
+
+  double numerics_part() const {
+    return chooses(family_) ? kChoosingTolerance : kNumericsTolerance;
   }
 
   void report(const Comparison& seen) {
@@ -200,11 +207,11 @@ class SelftestCommand final : public Command {
     const Logits exact = TRY(runner.run({{isa, Numerics::exact}, 1}, count, count));
     const Logits fast = TRY(runner.run({{isa, Numerics::fast}, 1}, count, count));
     report(compare_logits("numerics fast", fast, "numerics exact", exact,
-                          within(kNumericsTolerance, exact)));
+                          within(numerics_part(), exact)));
     const Logits faithful = TRY(runner.run({{isa, Numerics::faithful}, 1}, count, count));
-    report(compare_logits(
-        "numerics faithful", faithful, "numerics exact", exact,
-        rounds_faithfully(family_) ? within(kNumericsTolerance, exact) : Tolerance{}));
+    report(
+        compare_logits("numerics faithful", faithful, "numerics exact", exact,
+                       rounds_faithfully(family_) ? within(numerics_part(), exact) : Tolerance{}));
     return {};
   }
 
