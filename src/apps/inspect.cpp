@@ -78,7 +78,7 @@ std::string json_text(const Description& seen, const weights::Checkpoint& checkp
     for (size_t axis = 0; axis < tensor.view.shape.rank(); ++axis)
       json.value(tensor.view.shape[axis]);
     json.end_array();
-    json.member("bytes", tensor.view.bytes());
+    json.member("bytes", tensor.bytes);
     json.end_object();
   }
   json.end_array();
@@ -129,7 +129,7 @@ class InspectCommand final : public Command {
            {&seen.formats[std::string(dtype_info(tensor.view.dtype).name)], &seen.all}) {
         ++totals->tensors;
         totals->elements += tensor.view.shape.elements();
-        totals->bytes += tensor.view.bytes();
+        totals->bytes += tensor.bytes;
       }
     }
     const Result<text::Tokenizer> tokenizer = llm::open_tokenizer(checkpoint);

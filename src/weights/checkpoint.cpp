@@ -54,7 +54,7 @@ Result<std::vector<NamedTensor>> join_tables(const CheckpointFiles& parts) {
       check(entry.begin <= bytes.size() && entry.bytes <= bytes.size() - entry.begin,
             "the parser let a tensor outside its file through");
       const TensorView view{entry.dtype, entry.shape, bytes.data() + entry.begin, entry.panels};
-      tensors.push_back({entry.name, view, file, entry.begin});
+      tensors.push_back({entry.name, view, file, entry.begin, entry.bytes});
     }
   }
   std::sort(tensors.begin(), tensors.end(), [](const NamedTensor& a, const NamedTensor& b) {
@@ -96,12 +96,17 @@ const std::string& Checkpoint::path() const { return state_->path; }
 const std::vector<std::string>& Checkpoint::files() const { return state_->files; }
 const std::vector<NamedTensor>& Checkpoint::tensors() const { return state_->tensors; }
 
-const TensorView* Checkpoint::find(std::string_view name) const {
+const NamedTensor* Checkpoint::find_tensor(std::string_view name) const {
   const auto found = std::lower_bound(
       state_->tensors.begin(), state_->tensors.end(), name,
       [](const NamedTensor& tensor, std::string_view key) { return tensor.name < key; });
   if (found == state_->tensors.end() || found->name != name) return nullptr;
-  return &found->view;
+  return &*found;
+}
+
+const TensorView* Checkpoint::find(std::string_view name) const {
+  const NamedTensor* found = find_tensor(name);
+  return found == nullptr ? nullptr : &found->view;
 }
 
 Checkpoint::Place Checkpoint::locate(const std::byte* data) const {

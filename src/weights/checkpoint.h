@@ -42,6 +42,7 @@ struct NamedTensor {
   TensorView view;
   size_t file = 0;           // index into files()
   uint64_t file_offset = 0;  // of the first byte, in that file
+  uint64_t bytes = 0;        // in that file; panels take more than view.bytes()
 };
 
 class Checkpoint {
@@ -57,6 +58,7 @@ class Checkpoint {
 
   const std::vector<NamedTensor>& tensors() const;  // sorted by name
   const TensorView* find(std::string_view name) const;
+  const NamedTensor* find_tensor(std::string_view name) const;
   // Where a byte of a tensor's data lies on disk; requires that it is one.
   struct Place {
     size_t file = 0;  // index into files()

@@ -78,7 +78,10 @@ std::string_view part_name(Part part) {
   return {};
 }
 
-uint64_t TensorSpec::bytes() const { return row_bytes(dtype, shape.row_elements()) * shape.rows(); }
+uint64_t TensorSpec::bytes() const {
+  if (file_bytes != 0) return file_bytes;
+  return row_bytes(dtype, shape.row_elements()) * shape.rows();
+}
 
 DeepseekRoles::DeepseekRoles(const Checkpoint& checkpoint, const QuantizationConfig& quantization,
                              Translation gguf)
@@ -132,7 +135,8 @@ Result<const TensorView*> DeepseekRoles::take(const std::string& name,
 void DeepseekRoles::claim(const std::string& name, const TensorView& view) {
   if (!used_.insert(&view).second) return;
   const bool expert = name.find(".experts.") != std::string::npos || name.ends_with("_exps.weight");
-  specs_.push_back({name, view.dtype, view.shape, expert ? expert_part_ : part_});
+  const uint64_t bytes = checkpoint_->find_tensor(name)->bytes;
+  specs_.push_back({name, view.dtype, view.shape, expert ? expert_part_ : part_, bytes});
 }
 
 Result<TensorView> DeepseekRoles::shaped(const std::string& name, const Shape& shape) {

@@ -183,7 +183,8 @@ std::vector<TensorSpec> llama_specs(const LlamaConfig& config) {
 std::vector<TensorSpec> found_llama_specs(const Checkpoint& checkpoint) {
   std::vector<TensorSpec> specs;
   for (const NamedTensor& tensor : checkpoint.tensors()) {
-    specs.push_back({tensor.name, tensor.view.dtype, tensor.view.shape, part_of(tensor.name)});
+    specs.push_back(
+        {tensor.name, tensor.view.dtype, tensor.view.shape, part_of(tensor.name), tensor.bytes});
   }
   return specs;
 }

@@ -42,6 +42,7 @@ struct TensorSpec {
   DType dtype = DType::f32;
   Shape shape;  // as stored: FP4 codes are I8 [outputs, inputs / 2]
   Part part = Part::attention;
+  uint64_t file_bytes = 0;  // what a file has for it; 0: there is no file
 
   uint64_t bytes() const;
 };

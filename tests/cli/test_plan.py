@@ -1,6 +1,7 @@
 """`plan` and `inspect`: what a model takes, from its configuration or its files."""
 
 import json
+import pathlib
 import unittest
 
 from program import GOLDEN, TINY, Case
@@ -85,6 +86,17 @@ class Plan(Case):
             described, = self.lines("inspect", model, "--json")
             self.assertEqual(seen["parts"], described["parts"])
             self.assertEqual(seen["weight_bytes"], described["bytes"])
+
+    def test_a_packed_model_takes_what_its_panels_take(self):
+        packed = pathlib.Path(self.folder.name) / "packed"
+        self.ok("pack", GOLDEN / "deepseek_v41" / "base", packed)
+        seen = self.plan(packed)
+        described, = self.lines("inspect", packed, "--json")
+        self.assertEqual(seen["weight_bytes"], described["bytes"])
+        self.assertEqual(sum(part["bytes"] for part in seen["parts"]), described["bytes"])
+        size = (packed / "model.packed").stat().st_size
+        self.assertLess(described["bytes"], size)
+        self.assertGreater(described["bytes"], size - 4096 * (seen["tensors"] + 64))
 
     def test_text_says_the_bound_and_why(self):
         text = self.ok("plan", config("deepseek-v4.1-flash"), "--memory", "64GB", *QUICK)
