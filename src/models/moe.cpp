@@ -16,6 +16,9 @@ namespace {
 // gate, up and result rows), and what one region writes stays near the cache for the next one.
 constexpr size_t kSlotsPerPart = 1024;
 constexpr size_t kNoSlot = SIZE_MAX;
+// Ids of jobs that are no routed experts.
+constexpr int32_t kShared = -1;
+constexpr int32_t kDense = -2;
 
 void grow(Buffer& buffer, size_t floats) {
   const size_t bytes = floats * sizeof(float);
@@ -35,6 +38,11 @@ void clamp_up(float* up, size_t n, float limit) {
   }
 }
 
+Operation operation_of(int32_t expert, Operation routed, Operation dense) {
+  if (expert == kDense) return dense;
+  return expert == kShared ? Operation::shared_expert : routed;
+}
+
 // The smallest slot wins, so that the message does not depend on the threads.
 void note_bad(std::atomic<size_t>& bad, size_t slot) {
   size_t seen = bad.load(std::memory_order_relaxed);
@@ -47,7 +55,7 @@ void note_bad(std::atomic<size_t>& bad, size_t slot) {
 // Consecutive slots that one expert computes.
 struct Moe::Job {
   const ExpertMatrices* matrices = nullptr;
-  int32_t expert = -1;  // -1: shared or dense
+  int32_t expert = kShared;
   size_t first_slot = 0;
   size_t slots = 0;
 };
@@ -265,7 +273,7 @@ void Moe::gate_and_up(std::span<const Job> jobs, std::span<const float> h, Profi
                 jobs[j].slots, static_cast<uint32_t>(j));
   }
   const auto timer = profile.measure(
-      jobs[0].expert < 0 ? Operation::shared_expert : Operation::experts_up, bytes,
+      operation_of(jobs[0].expert, Operation::experts_up, Operation::ffn_up), bytes,
       4.0 * static_cast<double>(slots) * static_cast<double>(width) * static_cast<double>(hidden));
   grow(work.gate_up, slots * 2 * width);
   const bool one = one_input(jobs);
@@ -332,7 +340,7 @@ void Moe::down(std::span<const Job> jobs, Profile& profile) {
   size_t bytes = 0;
   for (const Job& job : jobs) bytes += job.matrices->down.bytes();
   const auto timer = profile.measure(
-      jobs[0].expert < 0 ? Operation::shared_expert : Operation::experts_down, bytes,
+      operation_of(jobs[0].expert, Operation::experts_down, Operation::ffn_down), bytes,
       2.0 * static_cast<double>(slots) * static_cast<double>(width) * static_cast<double>(hidden));
   grow(work.results, slots * hidden);
   work.products.clear();
@@ -443,7 +451,7 @@ Result<void> Moe::forward_dense(const ExpertMatrices& matrices, float clamp,
   for (size_t row = 0; row < rows; ++row) work.slot_row[row] = static_cast<uint32_t>(row);
   work.slot_weight.assign(rows, 1.0f);
   std::memset(out, 0, rows * hidden * sizeof(float));
-  const Job job = {.matrices = &matrices, .slots = rows};
+  const Job job = {.matrices = &matrices, .expert = kDense, .slots = rows};
   TRY(run_jobs({&job, 1}, clamp, h, where, profile));
   add_results(rows, 0, hidden, 0, rows, out);
   return finish(rows, hidden, out, where);

@@ -1,12 +1,15 @@
-// V3 from FP8 matrices with 128x128 scales gives the bits of the same values stored as floats:
+// V3 of random weights: against a plain loop that expands keys and values per head, in double; and
+// from FP8 matrices with 128x128 scales, which give the bits of the same values stored as floats:
 // also kv_b's key halves, which are transposed as codes where heads and tiles fit, and decoded
 // where they do not.
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <string>
@@ -80,6 +83,7 @@ class Checkpoints {
     config_.erase("quantization_config");
   }
   void write_floats(const std::string& folder) const { write(folder, floats_); }
+  const std::map<std::string, std::vector<float>>& values() const { return values_; }
 
  private:
   struct File {
@@ -106,6 +110,7 @@ class Checkpoints {
     std::vector<float> values(count);
     for (float& value : values) value = normal(random_);
     for (File* file : {&fp8_, &floats_}) file->add(name, "F32", shape, bytes_of(values));
+    values_[name] = std::move(values);
   }
 
   void add_matrix(const std::string& name, uint64_t rows, uint64_t columns) {
@@ -125,6 +130,7 @@ class Checkpoints {
     fp8_.add(name + ".weight", "F8_E4M3", {rows, columns}, bytes_of(codes));
     fp8_.add(name + ".weight_scale_inv", "F32", {down, across}, bytes_of(scales));
     floats_.add(name + ".weight", "F32", {rows, columns}, bytes_of(values));
+    values_[name + ".weight"] = std::move(values);
   }
 
   void add_ffn(const std::string& prefix, uint64_t width) {
@@ -178,17 +184,171 @@ class Checkpoints {
   nlohmann::json config_;
   std::mt19937 random_{7};
   File fp8_, floats_;
+  std::map<std::string, std::vector<float>> values_;
 };
 
-class Fp8 : public ::testing::TestWithParam<Sizes> {};
+// The model as its papers write it, one token after the other, keys and values expanded per head.
+class PlainV3 {
+ public:
+  PlainV3(const Sizes& sizes, const std::map<std::string, std::vector<float>>& values)
+      : sizes_(sizes), values_(values) {}
 
-TEST_P(Fp8, HasTheBitsOfFloats) {
+  std::vector<double> logits(const std::vector<int32_t>& ids) const {
+    using Rows = std::vector<Vector>;
+    Rows x;
+    for (const int32_t id : ids) {
+      const float* row = at("model.embed_tokens").data() + static_cast<size_t>(id) * 256;
+      x.emplace_back(row, row + 256);
+    }
+    for (int n = 0; n < 2; ++n) {
+      const std::string layer = "model.layers." + std::to_string(n) + ".";
+      attend(layer, x);
+      for (Vector& row : x) {
+        const Vector h = norm(layer + "post_attention_layernorm", row);
+        add(row, 1.0, n == 0 ? ffn(layer + "mlp.", h) : moe(layer + "mlp.", h));
+      }
+    }
+    std::vector<double> all;
+    for (const Vector& row : x) {
+      const Vector out = multiply("lm_head", norm("model.norm", row));
+      all.insert(all.end(), out.begin(), out.end());
+    }
+    return all;
+  }
+
+ private:
+  using Vector = std::vector<double>;
+  static constexpr size_t kRope = 64;
+
+  const std::vector<float>& at(const std::string& name) const {
+    return values_.at(name + ".weight");
+  }
+  Vector multiply(const std::string& name, const Vector& x) const {
+    const std::vector<float>& w = at(name);
+    Vector out(w.size() / x.size());
+    for (size_t i = 0; i < w.size(); ++i) out[i / x.size()] += double{w[i]} * x[i % x.size()];
+    return out;
+  }
+  Vector norm(const std::string& name, const Vector& x) const {
+    double squares = 0;
+    for (const double value : x) squares += value * value;
+    Vector out(x);
+    const std::vector<float>& w = at(name);
+    for (size_t i = 0; i < x.size(); ++i) {
+      out[i] *= double{w[i]} / std::sqrt(squares / static_cast<double>(x.size()) + 1e-6);
+    }
+    return out;
+  }
+  static void add(Vector& to, double weight, const Vector& x) {
+    for (size_t i = 0; i < to.size(); ++i) to[i] += weight * x[i];
+  }
+  static void rotate(double* x, size_t position) {
+    for (size_t i = 0; i < kRope; i += 2) {
+      const double exponent = static_cast<double>(i) / kRope;
+      const double angle = static_cast<double>(position) * std::pow(10000.0, -exponent);
+      const double a = x[i], b = x[i + 1];
+      x[i] = a * std::cos(angle) - b * std::sin(angle);
+      x[i + 1] = a * std::sin(angle) + b * std::cos(angle);
+    }
+  }
+  Vector ffn(const std::string& name, const Vector& h) const {
+    Vector g = multiply(name + "gate_proj", h);
+    const Vector u = multiply(name + "up_proj", h);
+    for (size_t i = 0; i < g.size(); ++i) g[i] = g[i] / (1.0 + std::exp(-g[i])) * u[i];
+    return multiply(name + "down_proj", g);
+  }
+  Vector moe(const std::string& name, const Vector& h) const {
+    Vector scores = multiply(name + "gate", h);
+    const std::vector<float>& bias = values_.at(name + "gate.e_score_correction_bias");
+    std::vector<size_t> order = {0, 1, 2, 3};
+    for (double& score : scores) score = 1.0 / (1.0 + std::exp(-score));
+    std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+      return scores[a] + double{bias[a]} > scores[b] + double{bias[b]};
+    });
+    Vector out = ffn(name + "shared_experts.", h);
+    const double sum = scores[order[0]] + scores[order[1]];
+    for (size_t i = 0; i < 2; ++i) {
+      add(out, scores[order[i]] / sum * 2.5,
+          ffn(name + "experts." + std::to_string(order[i]) + ".", h));
+    }
+    return out;
+  }
+  void attend(const std::string& layer, std::vector<Vector>& x) const {
+    const size_t nope = sizes_.nope, value = sizes_.value, head = nope + kRope;
+    const std::string name = layer + "self_attn.";
+    std::vector<Vector> key_values, rotated;  // of every token so far
+    for (size_t t = 0; t < x.size(); ++t) {
+      const Vector n = norm(layer + "input_layernorm", x[t]);
+      Vector q = sizes_.q_lora == 0
+                     ? multiply(name + "q_proj", n)
+                     : multiply(name + "q_b_proj",
+                                norm(name + "q_a_layernorm", multiply(name + "q_a_proj", n)));
+      Vector kv = multiply(name + "kv_a_proj_with_mqa", n);
+      rotated.emplace_back(kv.end() - kRope, kv.end());
+      rotate(rotated.back().data(), t);
+      kv.resize(sizes_.kv_lora);
+      key_values.push_back(multiply(name + "kv_b_proj", norm(name + "kv_a_layernorm", kv)));
+      Vector attended;
+      for (size_t h = 0; h < 2; ++h) {
+        rotate(q.data() + h * head + nope, t);
+        Vector weights, sum(value);
+        double total = 0;
+        for (size_t s = 0; s <= t; ++s) {
+          double dot = 0;
+          for (size_t i = 0; i < nope; ++i) {
+            dot += q[h * head + i] * key_values[s][h * (nope + value) + i];
+          }
+          for (size_t i = 0; i < kRope; ++i) dot += q[h * head + nope + i] * rotated[s][i];
+          weights.push_back(std::exp(dot / std::sqrt(static_cast<double>(head))));
+          total += weights.back();
+        }
+        for (size_t s = 0; s <= t; ++s) {
+          for (size_t i = 0; i < value; ++i) {
+            sum[i] += weights[s] / total * key_values[s][h * (nope + value) + nope + i];
+          }
+        }
+        attended.insert(attended.end(), sum.begin(), sum.end());
+      }
+      add(x[t], 1.0, multiply(name + "o_proj", attended));
+    }
+  }
+
+  const Sizes sizes_;
+  const std::map<std::string, std::vector<float>>& values_;
+};
+
+std::vector<int32_t> some_ids() {
+  std::vector<int32_t> ids;
+  for (int i = 0; i < 40; ++i) ids.push_back(i * 11 % 64);
+  return ids;
+}
+
+class DeepseekV3OfRandomWeights : public ::testing::TestWithParam<Sizes> {};
+
+TEST_P(DeepseekV3OfRandomWeights, EqualsAPlainLoop) {
+  const weights::TempFolder folder;
+  const Checkpoints checkpoints(GetParam());
+  checkpoints.write_floats(folder.path());
+  const std::vector<int32_t> ids = some_ids();
+  const std::vector<double> expected = PlainV3(GetParam(), checkpoints.values()).logits(ids);
+  for (const kernels::Isa isa : isas_of_this_machine()) {
+    const std::vector<float> logits =
+        ModelRunner::open(folder.path(), {.isa = isa, .threads = 2}).logits(ids, ids.size());
+    ASSERT_EQ(logits.size(), expected.size());
+    double worst = 0;
+    for (size_t i = 0; i < logits.size(); ++i) {
+      worst = std::max(worst, std::abs(double{logits[i]} - expected[i]));
+    }
+    EXPECT_LT(worst, 1e-3) << kernels::isa_name(isa);
+  }
+}
+
+TEST_P(DeepseekV3OfRandomWeights, Fp8HasTheBitsOfFloats) {
   const weights::TempFolder folder;
   Checkpoints checkpoints(GetParam());
   checkpoints.write_fp8(folder.path() + "/fp8");
   checkpoints.write_floats(folder.path() + "/floats");
-  std::vector<int32_t> ids;
-  for (int i = 0; i < 40; ++i) ids.push_back(i * 11 % 64);
+  const std::vector<int32_t> ids = some_ids();
   for (const kernels::Isa isa : isas_of_this_machine()) {
     const RunnerOptions options = {.isa = isa, .threads = 2};
     ModelRunner fp8 = ModelRunner::open(folder.path() + "/fp8", options);
@@ -203,7 +363,7 @@ TEST_P(Fp8, HasTheBitsOfFloats) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, Fp8,
+INSTANTIATE_TEST_SUITE_P(Shapes, DeepseekV3OfRandomWeights,
                          ::testing::Values(Sizes{"HeadsOfWholeTiles", 128, 128, 256},
                                            Sizes{"HeadsOfTwoTiles", 256, 128, 256},
                                            Sizes{"KeysTurnValuesDoNot", 64, 192, 128},
