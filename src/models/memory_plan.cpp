@@ -148,7 +148,8 @@ bool is_int8_product(const TensorSpec& spec) {
 // Bytes and products of what every token reads, and of all experts.
 struct Work {
   double dense_bytes = 0;
-  double dense_float = 0, dense_int8 = 0;  // operations of one token
+  double dense_float = 0, dense_int8 = 0;  // operations of one token, without the head
+  double head_float = 0, head_int8 = 0;    // of one row whose logits are wanted
   double expert_bytes = 0;                 // of all experts of the backbone
   double expert_float = 0, expert_int8 = 0;
   double table_bytes = 0;
@@ -178,8 +179,14 @@ Work work_of(const std::vector<TensorSpec>& tensors, bool tied) {
       case Part::embedding:
         if (!tied) break;  // one row of it is looked up; else it is the head too
         [[fallthrough]];
+      case Part::head:
+        work.dense_bytes += bytes;
+        (int8 ? work.head_int8 : work.head_float) += operations;
+        break;
+      case Part::draft:
+      case Part::vision:
+        break;
       default:
-        if (spec.part == Part::draft || spec.part == Part::vision) break;
         work.dense_bytes += bytes;
         (int8 ? work.dense_int8 : work.dense_float) += operations;
     }
@@ -193,24 +200,24 @@ double union_of(const Routing& routing, double rows) {
   return routing.experts * (1 - std::pow(1 - routing.per_token / routing.experts, rows));
 }
 
-// One step of `rows` rows, of which `heads` get logits and each reads `cache`.
+// One step of `rows` rows, `heads` of which get logits; each reads `cache`.
 StepTime step_time(const Work& work, const Routing& routing, const MemoryPlan& plan,
-                   const PlanRates& rates, double rows, double cache_bytes,
-                   double cache_operations) {
+                   const PlanRates& rates, double rows, double heads, const CacheReads& cache) {
   const double experts = union_of(routing, rows) * routing.layers;
   const double expert_bytes = experts * static_cast<double>(plan.expert_bytes);
   StepTime time;
   time.memory_seconds =
-      (work.dense_bytes + expert_bytes + rows * cache_bytes) / (rates.memory_read * kMemoryShare);
+      (work.dense_bytes + expert_bytes + rows * cache.bytes) / (rates.memory_read * kMemoryShare);
   if (!plan.resident && rates.disk_read > 0) {
     const double tables = plan.tables_on_disk ? rows * routing.tables * kTableReadBytes : 0;
     time.disk_seconds = ((1 - plan.hit_rate) * expert_bytes + tables) / rates.disk_read;
   }
   const double share = routing.experts > 0 ? routing.per_token / routing.experts : 0;
-  const double floats = work.dense_float + work.expert_float * share + cache_operations;
-  const double int8 = work.dense_int8 + work.expert_int8 * share;
+  const double floats = rows * (work.dense_float + work.expert_float * share + cache.operations) +
+                        heads * work.head_float;
+  const double int8 = rows * (work.dense_int8 + work.expert_int8 * share) + heads * work.head_int8;
   time.arithmetic_seconds =
-      rows * (floats / rates.float_products + int8 / rates.int8_products) / kProductShare;
+      (floats / rates.float_products + int8 / rates.int8_products) / kProductShare;
   return time;
 }
 
@@ -222,6 +229,16 @@ uint64_t workspace_of(const Routing& routing, const PlanRequest& request, uint64
   const double floats = row * static_cast<double>(request.max_rows) +
                         static_cast<double>(vocab) * static_cast<double>(request.streams);
   return static_cast<uint64_t>(floats) * sizeof(float);
+}
+
+// Share of the layers that a row of a prompt runs on average: the decoder layers of V4.1 run for a
+// prompt's tail only (Model::decoder_tail).
+double prompt_share(const AnyConfig& any, double prompt) {
+  const auto* config = std::get_if<weights::DeepseekV41Config>(&any);
+  if (config == nullptr) return 1;
+  const double layers = config->layers, encoder = config->first_decoder_layer();
+  const double tail = (layers - encoder) * (config->window - 1.0) + 1;
+  return (encoder + (layers - encoder) * std::min(1.0, tail / prompt)) / layers;
 }
 
 void add_cache(const cache::CacheLayout& cache, const PlanRequest& request, MemoryPlan& plan) {
@@ -325,13 +342,17 @@ MemoryPlan plan_memory(const PlannedModel& model, const cache::CacheLayout& cach
   plan.active_bytes = static_cast<uint64_t>(
       work.dense_bytes + static_cast<double>(plan.experts_per_token * plan.expert_bytes) +
       late.bytes);
-  plan.decode = step_time(work, routing, plan, request.rates, streams, late.bytes, late.operations);
+  plan.decode = step_time(work, routing, plan, request.rates, streams, streams, late);
   plan.decode_tokens_per_second = streams / plan.decode.seconds();
   // Rows of a chunk share what they read of the cache.
   const double rows =
       static_cast<double>(std::min(request.max_rows, std::max<uint64_t>(1, request.context)));
-  plan.prefill =
-      step_time(work, routing, plan, request.rates, rows, middle.bytes / rows, middle.operations);
+  const CacheReads shared = {.bytes = middle.bytes / rows, .operations = middle.operations};
+  plan.prefill = step_time(work, routing, plan, request.rates, rows, 1, shared);
+  const double layers = prompt_share(model.config, context);
+  plan.prefill.memory_seconds *= layers;
+  plan.prefill.disk_seconds *= layers;
+  plan.prefill.arithmetic_seconds *= layers;
   plan.prefill_tokens_per_second = rows / plan.prefill.seconds();
   return plan;
 }

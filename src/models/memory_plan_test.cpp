@@ -163,6 +163,16 @@ TEST(MemoryPlan, CostOfATokenStaysFlatWithContextWhereAttentionIsSparse) {
   EXPECT_GT(active("deepseek-v3", 65536), 1.1 * active("deepseek-v3", 1024));
 }
 
+// The decoder half of V4.1 runs for the last 20 * 127 + 1 tokens of a prompt.
+TEST(MemoryPlan, PromptsOfV41RunTheEncoderOnly) {
+  const auto arithmetic = [](uint64_t context) {
+    PlanRequest request = request_for(1000 * kGigabyte);
+    request.context = context;
+    return plan(real_model("deepseek-v4.1-flash"), request).prefill.arithmetic_seconds;
+  };
+  EXPECT_NEAR(arithmetic(2541 * 10) / arithmetic(2541), 0.55, 0.03);
+}
+
 TEST(MemoryPlan, StreamsShareTheWeights) {
   const PlannedModel model = real_model("deepseek-v4-flash");
   PlanRequest request = request_for(1000 * kGigabyte);
