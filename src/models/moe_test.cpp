@@ -302,6 +302,20 @@ TEST_P(MoeOnIsa, ARowHasTheSameBitsAloneAndInABatch) {
   }
 }
 
+// Two rows without a common expert: every expert has one row, which is not the same one.
+TEST_P(MoeOnIsa, RowsOfDisjointExpertsStayApart) {
+  const MoeShape shape = {.shared_width = 0};
+  LoadedMoe loaded(PlainMoe(shape), target(), 2);
+  const std::vector<float> h = random_floats(2 * shape.hidden, 87);
+  loaded.moe().set_force(Moe::Force::balanced);
+  const std::vector<float> both = loaded.run(h);
+  loaded.moe().set_force(Moe::Force::balanced);  // counts rows from the first again
+  std::vector<float> apart = loaded.run(std::span(h).first(shape.hidden));
+  const std::vector<float> second = loaded.run(std::span(h).last(shape.hidden));
+  apart.insert(apart.end(), second.begin(), second.end());
+  EXPECT_TRUE(both == apart);
+}
+
 // More (row, expert) pairs than the workspace takes at once: the experts come in parts.
 TEST_P(MoeOnIsa, ManyRowsHaveTheBitsOfFew) {
   const MoeShape shape = {.hidden = 32, .width = 32, .shared_width = 32, .per_token = 5};
