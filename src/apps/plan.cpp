@@ -13,6 +13,7 @@
 #include "apps/terminal.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/system.h"
 #include "base/thread_pool.h"
 #include "kernels/limits.h"
 #include "models/memory_plan.h"
@@ -28,6 +29,9 @@ constexpr double kAssumedDisk = 2e9;
 constexpr uint64_t kDefaultContext = 8192;
 // Of the memory this process may use; the rest is for the system and the page cache.
 constexpr double kMemoryFraction = 0.9;
+
+// From here on the load of others is worth a word.
+constexpr double kBusy = 0.1;
 
 std::string text_of(uint64_t bytes) { return bytes_text(static_cast<double>(bytes)); }
 
@@ -82,6 +86,7 @@ uint64_t largest_file(const weights::Checkpoint& checkpoint) {
 struct Measured {
   models::PlanRates rates;
   std::string disk_source;
+  double others = 0;  // share of the CPUs that others had meanwhile
 };
 
 std::string cache_line(const models::MemoryPlan& plan, const models::PlanRequest& request) {
@@ -141,6 +146,11 @@ std::string plain_text(const Subject& subject, const models::MemoryPlan& plan,
       "measured; disk {:.2f} GB/s, {}\n",
       rates.memory_read / 1e9, rates.float_products / 1e9, rates.int8_products / 1e9,
       rates.disk_read / 1e9, measured.disk_source);
+  if (measured.others > kBusy) {
+    text +=
+        fmt::format("  (others had {:.0f} % of the CPUs meanwhile: an idle machine does better)\n",
+                    100 * measured.others);
+  }
   if (!plan.runs && !plan.resident) return text;
   std::string reads = fmt::format("({} a token", text_of(plan.active_bytes));
   if (plan.experts_per_token > 0) {
@@ -173,6 +183,7 @@ void write_rates(JsonWriter& json, const Measured& measured) {
   json.member("memory_bytes_per_second", measured.rates.memory_read);
   json.member("disk_bytes_per_second", measured.rates.disk_read);
   json.member("disk_source", measured.disk_source);
+  json.member("others_load", measured.others);
   json.member("float_operations_per_second", measured.rates.float_products);
   json.member("int8_operations_per_second", measured.rates.int8_products);
   json.end_object();
@@ -272,8 +283,11 @@ class PlanCommand final : public Command {
   Result<Measured> measure(const Subject& subject) const {
     const std::unique_ptr<ThreadPool> pool = TRY(ThreadPool::create({.threads = threads_}));
     const kernels::Isa isa = TRY(kernels::choose_isa(isa_));
+    const LoadSampler load;
     const kernels::Limits limits = TRY(kernels::measure_limits(*pool, isa, kLimitSeconds));
     Measured measured;
+    const MachineLoad seen = load.sample();
+    measured.others = seen.others + seen.stolen;
     measured.rates.memory_read = limits.read_bytes.all_threads;
     measured.rates.float_products = limits.f32.all_threads;
     measured.rates.int8_products = std::max(limits.int8_signed.all_threads, limits.f32.all_threads);
