@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "models/deepseek_v41_draft.h"
 
 namespace deepinfer::models {
 namespace {
@@ -39,6 +40,11 @@ Result<void> DeepseekV41::create(std::optional<EngramHash> hash) {
   for (uint32_t layer = 0; layer < config_.layers; ++layer) {
     window_rings_.push_back(windows_.add(layout_, "layer " + std::to_string(layer) + " window",
                                          config_.window, window_format_.row_bytes()));
+  }
+  const size_t stages = weights_.dspark ? weights_.dspark->stages.size() : 0;
+  for (size_t stage = 0; stage < stages; ++stage) {
+    drafter_rings_.push_back(windows_.add(layout_, "drafter " + std::to_string(stage) + " window",
+                                          config_.window, window_format_.row_bytes()));
   }
   if (hash.has_value()) {
     engram_stream_ = Engram::declare(layout_);
@@ -157,7 +163,7 @@ Result<void> DeepseekV41::attend(size_t layer, const RopeRows& rope) {
 
 Result<void> DeepseekV41::attention_part(size_t layer, bool shared_done) {
   const V41Layer& w = weights_.layers[layer];
-  const size_t rows = positions_.size(), n = streams_.count();
+  const size_t rows = positions_.size();
   const uint32_t ratio = config_.ratios[layer];
   const RopeRows& rope = ratio == 0 ? *rope_ : *compress_rope_;
   collapse_all(w.attn_norm);
@@ -177,6 +183,11 @@ Result<void> DeepseekV41::attention_part(size_t layer, bool shared_done) {
   }
   if (w.indexer) TRY(select_entries(layer, rope));
   TRY(attend(layer, rope));
+  return finish_attention(w, in_layer(layer, "attention output"));
+}
+
+Result<void> DeepseekV41::finish_attention(const V41Layer& w, const std::string& where) {
+  const size_t rows = positions_.size(), n = streams_.count();
   const auto timer = profile_.measure(Operation::hyper_connection);
   work_.for_rows(rows, n * config_.hidden, [&](size_t row, size_t) {
     float* out = out_.as<float>() + row * config_.hidden;
@@ -187,13 +198,12 @@ Result<void> DeepseekV41::attention_part(size_t layer, bool shared_done) {
     streams_.collapse(row, pre_.data() + row * n, w.ffn_norm,
                       hidden_.as<float>() + row * config_.hidden);
   });
-  if (work_.found_bad()) return not_finite(in_layer(layer, "attention output"));
+  if (work_.found_bad()) return not_finite(where);
   return {};
 }
 
 // hidden_ holds the normed input.
-Result<void> DeepseekV41::ffn_part(size_t layer) {
-  const V41Layer& w = weights_.layers[layer];
+Result<void> DeepseekV41::ffn_part(const V41Layer& w, const std::string& where) {
   const size_t rows = positions_.size(), n = streams_.count();
   {
     const auto timer = profile_.measure(Operation::hyper_connection);
@@ -201,7 +211,7 @@ Result<void> DeepseekV41::ffn_part(size_t layer) {
   }
   TRY(moe_.forward(w.moe, *weights_.experts,
                    std::span<const float>(hidden_.as<float>(), rows * config_.hidden), rows, ids_,
-                   image_, out_.as<float>(), in_layer(layer, "ffn"), profile_,
+                   image_, out_.as<float>(), where + " ffn", profile_,
                    observer_ ? &routing_ : nullptr));
   const auto timer = profile_.measure(Operation::hyper_connection);
   work_.for_rows(rows, n * config_.hidden, [&](size_t row, size_t) {
@@ -210,7 +220,7 @@ Result<void> DeepseekV41::ffn_part(size_t layer) {
     streams_.expand(row, out_.as<float>() + row * config_.hidden);
     work_.expect_finite(streams_.row(row), n * config_.hidden);
   });
-  if (work_.found_bad()) return not_finite(in_layer(layer, "residual"));
+  if (work_.found_bad()) return not_finite(where + " residual");
   return {};
 }
 
@@ -235,7 +245,7 @@ Result<void> DeepseekV41::run_layer(size_t layer, bool shared_done) {
     if (attended_.size() == 0) attended_ = TRY(Buffer::create(out_.size()));
     std::memcpy(attended_.data(), out_.data(), positions_.size() * config_.hidden * sizeof(float));
   }
-  TRY(ffn_part(layer));
+  TRY(ffn_part(weights_.layers[layer], "layer " + std::to_string(layer)));
   show(layer, true);
   return {};
 }
@@ -325,6 +335,8 @@ void DeepseekV41::commit() {
   for (size_t layer = 0; layer < window_rings_.size(); ++layer) {
     windows_.commit(window_rings_[layer], layer < decoder_ ? step_runs_ : runs_);
   }
+  if (drafter_ == nullptr) return;
+  for (const size_t ring : drafter_rings_) windows_.commit(ring, runs_);
 }
 
 Result<void> DeepseekV41::forward(const StepBatch& batch, StepOutput& output) {
@@ -346,8 +358,10 @@ Result<void> DeepseekV41::forward(const StepBatch& batch, StepOutput& output) {
       if (runs_.empty()) break;
       fill_positions();
     }
+    if (drafter_ != nullptr) drafter_->tap(layer);
     TRY(run_layer(layer, shared_done && layer == decoder_));
   }
+  if (drafter_ != nullptr && !runs_.empty()) TRY(drafter_->feed());
   if (!runs_.empty()) TRY(logits(output));
   commit();
   return {};

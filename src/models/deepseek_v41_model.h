@@ -39,6 +39,8 @@ struct V41LayerView {
   const Routing* routing = nullptr;      // after only
 };
 
+class V41Drafter;
+
 class DeepseekV41 final : public Model {
  public:
   DeepseekV41(weights::DeepseekV41Config config, const ModelOptions& options, ThreadPool& pool,
@@ -67,6 +69,7 @@ class DeepseekV41 final : public Model {
   size_t first_decoder_layer() const { return decoder_; }
 
  private:
+  friend class V41Drafter;  // runs its stages on the model's memory between steps
   bool starts_from_tail(std::span<const StepRun> runs) const;
   Result<void> embed(const StepBatch& batch);
   void fill_positions();
@@ -75,7 +78,9 @@ class DeepseekV41 final : public Model {
   Result<void> attention_part(size_t layer, bool shared_done);
   Result<void> select_entries(size_t layer, const RopeRows& rope);
   Result<void> attend(size_t layer, const RopeRows& rope);
-  Result<void> ffn_part(size_t layer);
+  // Streams and hidden_ after a sublayer's attention, whose output is out_.
+  Result<void> finish_attention(const V41Layer& w, const std::string& where);
+  Result<void> ffn_part(const V41Layer& w, const std::string& where);
   Result<void> feed_shared_cache();
   void keep_decoder_rows();
   Result<void> logits(StepOutput& output);
@@ -94,7 +99,8 @@ class DeepseekV41 final : public Model {
   // Set by create().
   cache::CacheLayout layout_;
   WindowCache windows_;
-  std::vector<size_t> window_rings_;  // [layers]
+  std::vector<size_t> window_rings_;   // [layers]
+  std::vector<size_t> drafter_rings_;  // [stages]
   size_t engram_stream_ = 0;
   std::optional<RopeRows> rope_, compress_rope_;
   std::optional<Engram> engram_;
@@ -118,6 +124,7 @@ class DeepseekV41 final : public Model {
   std::vector<kernels::LatentQuery> queries_;
   kernels::Activations head_;
   std::function<void(const V41LayerView&)> observer_;
+  V41Drafter* drafter_ = nullptr;  // is fed by every step, when there is one
 };
 
 }  // namespace deepinfer::models

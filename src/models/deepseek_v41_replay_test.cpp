@@ -135,6 +135,10 @@ TEST_P(V41Resume, SnapshotHoldsTheReferencesRows) {
   for (size_t i = 0; i < at; ++i) runner.step({{&sequence, {ids[i]}, false}});
   size_t offset = 0, windows = 0;
   for (const cache::FrontierStream& stream : runner.model().cache_layout().frontier) {
+    if (stream.name.starts_with("drafter")) {
+      offset += stream.bytes_per_sequence;
+      continue;
+    }
     const std::string layer = stream.name.substr(6, stream.name.find(' ', 6) - 6);
     const bool window = stream.name.find("window") != std::string::npos;
     const size_t width = window ? 64 : 128;

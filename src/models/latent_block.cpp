@@ -150,14 +150,8 @@ Result<void> LatentBlock::project(const LatentLayer& layer, const RopeRows& rope
     rounding_.input_of(layer.q_b, x, lora);
     activations_.fill_row(row, x);
 
-    float* kv = kv_.as<float>() + row * dim;
-    rounding_.bf16(kv, dim);
-    ops.rms_norm(kv, layer.kv_norm.data(), shape_.norm_eps, kv, dim);
-    rounding_.bf16(kv, dim);
-    rope.rotate(ops, row, kv, dim);
-    rounding_.bf16(kv, dim);
-    work_.expect_finite(kv, dim);
-    latent_ops_.encode(shape_.window, kv, fresh + row * shape_.window.row_bytes());
+    encode_window_row(layer, rope, row, kv_.as<float>() + row * dim,
+                      fresh + row * shape_.window.row_bytes());
   });
   if (work_.found_bad()) return not_finite(where + " q_a, kv");
 
@@ -180,6 +174,18 @@ Result<void> LatentBlock::project(const LatentLayer& layer, const RopeRows& rope
   }
   if (work_.found_bad()) return not_finite(where + " q_b");
   return {};
+}
+
+void LatentBlock::encode_window_row(const LatentLayer& layer, const RopeRows& rope, size_t row,
+                                    float* kv, std::byte* out) {
+  const size_t dim = shape_.head_dim;
+  rounding_.bf16(kv, dim);
+  work_.ops().rms_norm(kv, layer.kv_norm.data(), shape_.norm_eps, kv, dim);
+  rounding_.bf16(kv, dim);
+  rope.rotate(work_.ops(), row, kv, dim);
+  rounding_.bf16(kv, dim);
+  work_.expect_finite(kv, dim);
+  latent_ops_.encode(shape_.window, kv, out);
 }
 
 void LatentBlock::finish_query(const RopeRows& rope, size_t row) {

@@ -86,6 +86,10 @@ class LatentBlock {
   Result<void> project(const LatentLayer& layer, const RopeRows& rope, const float* h, size_t rows,
                        QueryProduct more, std::byte* fresh, const std::string& where);
 
+  // The window row of `kv` [head_dim], what the product left, which changes; any thread.
+  void encode_window_row(const LatentLayer& layer, const RopeRows& rope, size_t row, float* kv,
+                         std::byte* out);
+
   float* query(size_t row) { return query_.as<float>() + row * shape_.query(); }
   // Where the kernel writes the row's attention, [heads][head_dim].
   float* attended(size_t row) { return attended_.as<float>() + row * shape_.query(); }

@@ -1,0 +1,165 @@
+// The DSpark drafter of V4.1 against the reference, and what drafting must not change.
+
+#include "models/deepseek_v41_draft.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <string>
+
+#include "models/v41_goldens.h"
+
+namespace deepinfer::models {
+namespace {
+
+class V41Draft : public ::testing::TestWithParam<kernels::Isa> {
+ protected:
+  static ModelRunner open(KvMode kv, size_t threads = 1) {
+    return ModelRunner::open(
+        v41_path("base"),
+        {.isa = GetParam(), .kv = kv, .threads = threads, .max_rows = 128, .pages = 24});
+  }
+  static std::unique_ptr<V41Drafter> drafter_of(ModelRunner& runner) {
+    return value_or_die(V41Drafter::create(v41_model(runner)));
+  }
+};
+
+V41Drafter::Draft draft_of(V41Drafter& drafter, std::vector<V41Drafter::Anchor> anchors) {
+  V41Drafter::Draft draft;
+  const Result<void> done = drafter.draft(anchors, draft);
+  EXPECT_TRUE(done.ok()) << done.error().text();
+  return draft;
+}
+
+TEST_P(V41Draft, FirstRound) {
+  for (const bool official : {false, true}) {
+    ModelRunner runner = open(official ? KvMode::official : KvMode::f32);
+    const auto drafter = drafter_of(runner);
+    const GoldenFile golden = v41_golden(official ? "b_kvquant" : "a_fp32");
+    const std::vector<int32_t> ids = golden_ids(golden["input_ids"]);
+    for (size_t chunk : {64, 9}) {
+      cache::SequenceCache sequence = runner.new_sequence();
+      for (size_t first = 0; first < ids.size(); first += chunk) {
+        runner.step({{&sequence, part(ids, first, std::min(ids.size(), first + chunk)), false}});
+      }
+      const V41Drafter::Draft draft =
+          draft_of(*drafter, {{&sequence, ids.size(), golden["spec.anchor"].as<int32_t>()[0]}});
+      const Difference d = difference(draft.logits, golden["draft0.logits"].as<float>());
+      EXPECT_LE(official ? d.rms : d.largest, official ? 0.1 : 1e-3);
+      const auto expected = golden["spec.draft"].as<int32_t>().first(5);
+      EXPECT_EQ(draft.ids, std::vector<int32_t>(expected.begin(), expected.end()));
+      EXPECT_LE(difference(draft.confidence, golden["spec.conf"].as<float>().first(5)).largest,
+                official ? 1e-2 : 1e-4);
+    }
+  }
+}
+
+// Greedy speculation, round by round, with another sequence in the same steps; the tokens are those
+// of plain decoding.
+TEST_P(V41Draft, EveryRound) {
+  for (const bool official : {false, true}) {
+    ModelRunner runner = open(official ? KvMode::official : KvMode::f32);
+    const auto drafter = drafter_of(runner);
+    const GoldenFile golden = v41_golden(official ? "b_kvquant" : "a_fp32");
+    const std::vector<int32_t> ids = golden_ids(golden["input_ids"]);
+    const auto golden_of = [&](const std::string& name) {
+      return golden["spec." + name].as<int32_t>();
+    };
+    cache::SequenceCache sequence = runner.new_sequence(), other = runner.new_sequence();
+    runner.step({{&sequence, ids, false}, {&other, part(ids, 10, 40), false}});
+    int32_t anchor = golden_of("anchor")[0];
+    std::vector<int32_t> tokens = {anchor};
+    for (size_t round = 0; round < golden_of("pos").size(); ++round) {
+      const uint64_t position = sequence.length();
+      ASSERT_EQ(position, static_cast<uint64_t>(golden_of("pos")[round]));
+      const V41Drafter::Draft draft =
+          draft_of(*drafter, {{&other, other.length(), 7}, {&sequence, position, anchor}});
+      const std::vector<int32_t> ours(draft.ids.begin() + 5, draft.ids.end());
+      const auto expected = golden_of("draft").subspan(5 * round, 5);
+      ASSERT_EQ(ours, std::vector<int32_t>(expected.begin(), expected.end())) << "round " << round;
+      EXPECT_LE(difference(std::span(draft.confidence).last(5),
+                           golden["spec.conf"].as<float>().subspan(5 * round, 5))
+                    .largest,
+                official ? 2e-2 : 1e-4)
+          << "round " << round;
+
+      std::vector<int32_t> rows = {anchor};
+      rows.insert(rows.end(), ours.begin(), ours.end());
+      const std::vector<float> logits = runner.step({{&sequence, rows, true}, {&other, {7}, true}});
+      size_t accepted = 0;
+      const auto choice = [&](size_t row) {
+        return static_cast<int32_t>(
+            argmax(std::span(logits).subspan(row * runner.vocab(), runner.vocab())));
+      };
+      while (accepted < 5 && ours[accepted] == choice(accepted)) ++accepted;
+      EXPECT_EQ(static_cast<int32_t>(accepted), golden_of("accepted")[round]);
+      sequence.set_length(position + 1 + accepted);
+      anchor = choice(accepted);
+      EXPECT_EQ(anchor, golden_of("next")[round]);
+      tokens.insert(tokens.end(), ours.begin(), ours.begin() + static_cast<long>(accepted));
+      tokens.push_back(anchor);
+    }
+    const std::vector<int32_t> greedy = golden_ids(golden["greedy_tokens"]);
+    ASSERT_GE(tokens.size(), greedy.size());
+    tokens.resize(greedy.size());
+    EXPECT_EQ(tokens, greedy);
+  }
+}
+
+// The rows that feed the drafter, at an odd position.
+TEST_P(V41Draft, FedRowsAreThoseOfTheReference) {
+  ModelRunner runner = open(KvMode::f32);
+  const auto drafter = drafter_of(runner);
+  const GoldenFile golden = v41_golden("e_resume");
+  const std::vector<int32_t> ids = golden_ids(golden["input_ids"]);
+  const size_t at = static_cast<size_t>(golden["snapshot_pos"].as<int32_t>()[0]);
+  cache::SequenceCache sequence = runner.new_sequence();
+  runner.step({{&sequence, part(ids, 0, at), false}});
+  size_t offset = 0, seen = 0;
+  for (const cache::FrontierStream& stream : runner.model().cache_layout().frontier) {
+    if (stream.name.starts_with("drafter")) {
+      const auto expected = golden["snap.draft." + std::to_string(seen++)].as<float>();
+      const size_t rows = stream.bytes_per_sequence / (64 * sizeof(float));
+      for (size_t i = 0; i < 8; ++i) {
+        const float* row =
+            reinterpret_cast<const float*>(sequence.frontier() + offset) + (at - 8 + i) % rows * 64;
+        EXPECT_LE(difference({row, 64}, expected.subspan(i * 64, 64)).largest, 1e-4)
+            << stream.name << " row " << i;
+      }
+    }
+    offset += stream.bytes_per_sequence;
+  }
+  EXPECT_EQ(seen, 3u);
+}
+
+// Drafts depend on their own sequence, and drafting changes no logits.
+TEST_P(V41Draft, CompanyThreadsAndCopiesDoNotMatter) {
+  ModelRunner runner = open(KvMode::official), threads = open(KvMode::official, 3);
+  const auto drafter = drafter_of(runner), with_threads = drafter_of(threads);
+  const std::vector<int32_t> ids = golden_ids(v41_golden("a_fp32")["input_ids"]);
+  cache::SequenceCache a = runner.new_sequence(), b = runner.new_sequence();
+  cache::SequenceCache c = threads.new_sequence();
+  runner.step({{&a, part(ids, 0, 30), false}});
+  runner.step({{&b, part(ids, 20, 64), false}});
+  threads.step({{&c, part(ids, 0, 30), false}});
+  const V41Drafter::Draft alone = draft_of(*drafter, {{&a, 30, 9}});
+  const V41Drafter::Draft both = draft_of(*drafter, {{&b, 44, 3}, {&a, 30, 9}});
+  EXPECT_TRUE(std::equal(alone.logits.begin(), alone.logits.end(),
+                         both.logits.begin() + static_cast<long>(alone.logits.size())));
+  EXPECT_TRUE(draft_of(*with_threads, {{&c, 30, 9}}).logits == alone.logits);
+  cache::SequenceCache copy = copy_of(runner, a, true);
+  EXPECT_TRUE(draft_of(*drafter, {{&copy, 30, 9}}).logits == alone.logits);
+  const std::vector<float> after = runner.step({{&a, part(ids, 30, 40)}});
+  ModelRunner plain = open(KvMode::official);
+  cache::SequenceCache d = plain.new_sequence();
+  plain.step({{&d, part(ids, 0, 30), false}});
+  EXPECT_TRUE(plain.step({{&d, part(ids, 30, 40)}}) == after);
+}
+
+INSTANTIATE_TEST_SUITE_P(AllIsas, V41Draft, ::testing::ValuesIn(isas_of_this_machine()),
+                         [](const auto& parameter) {
+                           return std::string(kernels::isa_name(parameter.param));
+                         });
+
+}  // namespace
+}  // namespace deepinfer::models
