@@ -6,7 +6,9 @@
 #include "base/memory.h"
 #include "llm/model_path.h"
 #include "llm/stop_matcher.h"
+#include "models/memory_plan.h"
 #include "text/stream_decoder.h"
+#include "text/token_classes.h"
 
 namespace deepinfer::llm {
 namespace {
@@ -24,6 +26,30 @@ std::vector<int32_t> turn_end_ids(const recipe::Layout& layout, const text::Toke
     if (const auto id = tokenizer.token_to_id(spelling)) ids.push_back(*id);
   }
   return ids;
+}
+
+// Memory for experts that stream when the caller names none: 0 when everything fits, else what nine
+// tenths of the usable memory leave beside the rest of the model and the cache of one context.
+Result<uint64_t> default_stream_bytes(const weights::Checkpoint& checkpoint,
+                                      const LlmOptions& options) {
+  const models::PlannedModel model = TRY(models::planned_from_checkpoint(checkpoint));
+  const cache::CacheLayout layout = TRY(models::planned_cache(model.config, options.model.kv));
+  models::PlanRequest request;
+  const uint64_t trained = models::base_config(model.config).context;
+  request.context = std::min<uint64_t>(options.context != 0 ? options.context : 8192, trained);
+  request.memory = usable_memory_bytes() / 10 * 9;
+  request.kv = options.model.kv;
+  request.max_rows = options.model.max_rows;
+  const models::MemoryPlan plan = models::plan_memory(model, layout, request);
+  if (plan.resident) return uint64_t{0};
+  if (!plan.runs) {
+    return Error::exhausted(checkpoint.path(),
+                            "needs at least " + std::to_string(plan.floor_bytes) +
+                                " bytes of memory, nine tenths of what may be used are " +
+                                std::to_string(request.memory),
+                            "deepinfer plan says what takes how much");
+  }
+  return plan.stream_bytes;
 }
 
 }  // namespace
@@ -75,11 +101,17 @@ Result<std::unique_ptr<Llm>> Llm::open(const std::string& model, const LlmOption
     // All positions of a picture run in one step.
     wanted.model.max_rows = std::max(wanted.model.max_rows, image_rules->most_positions);
   }
+  if (wanted.model.stream_bytes == 0) {
+    wanted.model.stream_bytes = TRY(default_stream_bytes(checkpoint, options));
+  }
   std::unique_ptr<Llm> llm(new Llm(std::move(path), std::move(checkpoint), wanted));
   llm->image_rules_ = image_rules;
   Result<text::Tokenizer> tokenizer = open_tokenizer(llm->checkpoint_);
   if (tokenizer.ok()) {
     llm->tokenizer_ = std::move(tokenizer).value();
+    wanted.model.engram_classes = [made = *llm->tokenizer_](size_t vocab) {
+      return Result<std::vector<int32_t>>(text::token_classes(made, vocab));
+    };
   } else {
     llm->tokenizer_error_ = tokenizer.error();
   }
