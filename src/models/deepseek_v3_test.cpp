@@ -363,6 +363,22 @@ TEST_P(DeepseekV3OfRandomWeights, Fp8HasTheBitsOfFloats) {
   }
 }
 
+// Experts through few slots give the bits of experts in memory, and are read again and again.
+TEST(DeepseekV3, StreamedExpertsGiveTheSameBits) {
+  const weights::TempFolder folder;
+  Checkpoints checkpoints({"Streamed", 128, 128, 256});
+  checkpoints.write_fp8(folder.path() + "/fp8");
+  const std::vector<int32_t> ids = some_ids();
+  for (const std::string& path : {folder.path() + "/fp8", tiny_model_path("deepseek_v3")}) {
+    RunnerOptions options{.isa = isas_of_this_machine().back()};
+    const std::vector<float> resident = ModelRunner::open(path, options).logits(ids, ids.size());
+    options.stream_bytes = uint64_t{1} << 20;
+    ModelRunner streamed = ModelRunner::open(path, options);
+    for (const size_t chunk : {1, 7, 40}) EXPECT_TRUE(streamed.logits(ids, chunk) == resident);
+    EXPECT_GT(streamed.model().stream_counters().misses, 3u) << path;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Shapes, DeepseekV3OfRandomWeights,
                          ::testing::Values(Sizes{"HeadsOfWholeTiles", 128, 128, 256},
                                            Sizes{"HeadsOfTwoTiles", 256, 128, 256},
