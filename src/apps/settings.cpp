@@ -66,6 +66,12 @@ void EngineSettings::declare(OptionTable& options) {
               "memory for experts that are read from disk when they are needed; without it they "
               "are resident when they fit, else get what the machine has to spare",
               {.bytes = true});
+  options.add("image-profile", &image_profile,
+              "how pictures are fitted: as the engine does, or as the hosted service",
+              {.choices = {"native", "api"}});
+  options.add("image-decode", &image_decode,
+              "transparency and 16 bits of pictures: blended and rounded, or stripped",
+              {.choices = {"blend", "strip"}});
   options.add("explain", &explain,
               "print which kernel was chosen for each operation, and why others refused");
 }
@@ -77,6 +83,9 @@ Result<llm::LlmOptions> EngineSettings::llm_options() const {
   options.model.kv = kv == "f32" ? models::KvMode::f32 : models::KvMode::official;
   options.model.max_rows = max_rows;
   options.model.stream_bytes = stream_memory;
+  options.images.profile = image_profile == "api" ? image::Profile::api : image::Profile::native;
+  options.images.decode.samples =
+      image_decode == "strip" ? image::SampleRule::strip : image::SampleRule::blend;
   options.pool.threads = threads;
   return options;
 }

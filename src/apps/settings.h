@@ -23,7 +23,8 @@ struct OutputSettings {
   void declare(OptionTable& options);
 };
 
-// --threads, --isa, --numerics, --kv, --max-rows, --stream-memory, --explain.
+// --threads, --isa, --numerics, --kv, --max-rows, --stream-memory, --image-profile, --image-decode,
+// --explain.
 struct EngineSettings {
   size_t threads = 0;  // 0: all usable cores
   std::string isa = "auto";
@@ -31,6 +32,8 @@ struct EngineSettings {
   std::string kv = "official";
   size_t max_rows = 512;
   size_t stream_memory = 0;  // 0: experts are resident when they fit
+  std::string image_profile = "native";
+  std::string image_decode = "blend";
   bool explain = false;
 
   void declare(OptionTable& options);

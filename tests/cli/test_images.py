@@ -59,6 +59,16 @@ class Images(Case):
         self.assertNotEqual(lines[0]["logprobs"], lines[1]["logprobs"])
         self.assertTrue(all(PLACEHOLDER not in line["ids"] for line in lines))
 
+    def test_pictures_are_fitted_as_asked(self):
+        file = self.prompts({"ids": [3, PLACEHOLDER], "images": ["rgba.png"]})
+        answers = [self.lines("generate", self.model, "--prompts", file, "--json", "--logprobs",
+                              "--max-tokens", 2, *options)[0]["logprobs"]
+                   for options in ([], ["--image-profile", "native"], ["--image-profile", "api"],
+                                   ["--image-decode", "strip"])]
+        self.assertEqual(answers[0], answers[1])
+        self.assertNotEqual(answers[0], answers[2])
+        self.assertNotEqual(answers[0], answers[3])
+
     def test_a_picture_that_is_wrong_is_named(self):
         self.file("cut.png", (VISION / "broken" / "truncated.png").read_bytes())
         for images, says in ((["cut.png"], ["cut.png", "Decode"]), ([], ["ImageCountMismatch"]),
