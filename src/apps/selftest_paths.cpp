@@ -5,6 +5,8 @@
 #include <cstring>
 
 #include "apps/forward_pass.h"
+#include "llm/llm.h"
+#include "text/token_classes.h"
 
 namespace deepinfer::apps {
 namespace {
@@ -55,6 +57,9 @@ Result<models::Model*> PathRunner::open(const Variant& variant) {
   options.max_rows = kMaxRows;
   options.kv = variant.target.numerics == kernels::Numerics::fast ? models::KvMode::official
                                                                   : models::KvMode::f32;
+  options.engram_classes = [this](size_t vocab) -> Result<std::vector<int32_t>> {
+    return text::token_classes(TRY(llm::open_tokenizer(*checkpoint_)), vocab);
+  };
   model_ = TRY(models::open_model(*checkpoint_, options, *pool_));
   opened_ = variant;
   return model_.get();
