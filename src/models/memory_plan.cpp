@@ -311,9 +311,6 @@ Bound StepTime::bound() const {
 
 MemoryPlan plan_memory(const PlannedModel& model, const cache::CacheLayout& cache,
                        const PlanRequest& request) {
-  check(request.rates.memory_read > 0 && request.rates.float_products > 0 &&
-            request.rates.int8_products > 0,
-        "rates are measured");
   const Routing routing =
       std::visit([](const auto& config) { return routing_of(config); }, model.config);
   const auto* llama = std::get_if<weights::LlamaConfig>(&model.config);
@@ -332,6 +329,8 @@ MemoryPlan plan_memory(const PlannedModel& model, const cache::CacheLayout& cach
     plan.expert_bytes = static_cast<uint64_t>(work.expert_bytes) / plan.expert_count;
   }
   place_weights(work, routing, request, plan);
+  const PlanRates& rates = request.rates;
+  if (!(rates.memory_read > 0 && rates.float_products > 0 && rates.int8_products > 0)) return plan;
   const auto reads = [&](double position) {
     return std::visit([&](const auto& config) { return reads_of(config, request.kv, position); },
                       model.config);

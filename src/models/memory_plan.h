@@ -47,7 +47,8 @@ const weights::ModelConfig& base_config(const AnyConfig& config);
 // Streams of one sequence's cache, as the family's model declares them. Fails as the model does.
 Result<cache::CacheLayout> planned_cache(const AnyConfig& config, KvMode kv);
 
-struct PlanRates {            // per second, measured or stated
+// Per second, measured or stated. Zero: the plan says what lies where, and leaves times at 0.
+struct PlanRates {
   double memory_read = 0;     // bytes, all threads
   double disk_read = 0;       // bytes
   double float_products = 0;  // operations on FP8, BF16 and F32 weights, all threads
