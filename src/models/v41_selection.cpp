@@ -125,6 +125,39 @@ void V41Selection::take_best(Level level, size_t row, size_t visible, const floa
   }
 }
 
+// Visible entries in the row's candidate blocks; only the newest block may be partly visible.
+size_t V41Selection::candidate_entries(size_t row, size_t visible) {
+  const size_t count = candidate_counts_[row];
+  const size_t last = candidates(row)[count - 1] * block_;
+  return (count - 1) * block_ + std::min(block_, visible - last);
+}
+
+void V41Selection::list_blocks(size_t row, const std::byte* const* pages, size_t per_page,
+                               const std::byte** blocks) {
+  for (size_t i = 0; i < candidate_counts_[row]; ++i) {
+    const size_t entry = candidates(row)[i] * block_;
+    blocks[i] = pages[entry / per_page] + entry % per_page * keys_.row_bytes();
+  }
+}
+
+// Scores of the candidate blocks' entries, one block after the other.
+void V41Selection::take_best_of_blocks(size_t row, size_t entries, const float* scores) {
+  uint32_t* out = selected(row);
+  const size_t count = kernels::select_top(scores, entries, topk_, out);
+  counts_[row] = static_cast<uint32_t>(count);
+  const auto block = static_cast<uint32_t>(block_);
+  for (size_t i = 0; i < count; ++i) {
+    out[i] = candidates(row)[out[i] / block] * block + out[i] % block;
+  }
+}
+
+Result<void> V41Selection::reserve_scores(size_t floats) {
+  if (scores_.size() >= floats * sizeof(float)) return {};
+  scores_ = Buffer();  // gives the old one back first
+  scores_ = TRY(Buffer::create(std::max(floats, kScoreFloats / 16) * sizeof(float)));
+  return {};
+}
+
 Result<void> V41Selection::select(size_t layer, const V41Indexer& weights,
                                   const V41EntryStreams& streams, const float* h,
                                   std::span<const StepRun> runs, const RopeRows& rope,
@@ -143,30 +176,44 @@ Result<void> V41Selection::select(size_t layer, const V41Indexer& weights,
   const auto timer = profile_.measure(Operation::indexer, weights.weights.bytes());
   TRY(prepare(weights, h, rows.size(), rope, where));
   pages_.begin(runs, streams.keys);
-  const kernels::IndexShape shape = {
+  kernels::IndexShape shape = {
       .heads = heads_, .keys = keys_, .entries_per_page = streams.per_page};
+  // The keys of candidate blocks are scored as if each block were a page of its own.
+  const bool blockwise = at == Level::inside && streams.per_page % block_ == 0;
+  if (blockwise) shape.entries_per_page = block_;
+  for (RowOf& row : scored) {
+    if (blockwise) row.visible = candidate_entries(row.row, row.visible);
+  }
   for (size_t first = 0, end = 0; first < scored.size(); first = end) {
     size_t floats = 0;
     while (end < scored.size() && (end == first || floats + scored[end].visible <= kScoreFloats)) {
       floats += scored[end++].visible;
     }
-    if (scores_.size() < floats * sizeof(float)) {
-      scores_ = Buffer();
-      scores_ = TRY(Buffer::create(std::max(floats, kScoreFloats / 16) * sizeof(float)));
-    }
+    TRY(reserve_scores(floats));
+    block_pages_.resize(blockwise ? (end - first) * blocks_ : 0);
     std::vector<kernels::IndexQuery> queries;
     float* scores = scores_.as<float>();
     for (size_t i = first; i < end; ++i) {
+      const std::byte* const* pages = pages_.of(scored[i].run->sequence);
+      if (blockwise) {
+        const std::byte** blocks = block_pages_.data() + (i - first) * blocks_;
+        list_blocks(scored[i].row, pages, streams.per_page, blocks);
+        pages = blocks;
+      }
       queries.push_back({.query = this->queries() + scored[i].row * heads_ * dim_,
                          .weights = weights_.as<float>() + scored[i].row * heads_,
-                         .pages = pages_.of(scored[i].run->sequence),
+                         .pages = pages,
                          .visible = scored[i].visible,
                          .scores = scores});
       scores += scored[i].visible;
     }
     kernels::index_scores(work_.pool(), target_.isa, shape, queries);
     work_.for_rows(queries.size(), floats / queries.size() + 1, [&](size_t i, size_t) {
-      take_best(at, scored[first + i].row, queries[i].visible, queries[i].scores);
+      if (blockwise) {
+        take_best_of_blocks(scored[first + i].row, queries[i].visible, queries[i].scores);
+      } else {
+        take_best(at, scored[first + i].row, queries[i].visible, queries[i].scores);
+      }
     });
   }
   return {};

@@ -7,8 +7,8 @@
 //   selected = the topk visible entries of largest score (equal ones: the lower), ascending
 //
 // The candidate source layer also keeps the best blocks of entries; index source layers after it
-// consider the entries of those blocks only. A row that sees no more than topk entries takes them
-// all, without scores.
+// consider, and score, the entries of those blocks only. A row that sees no more than topk entries
+// takes them all, without scores.
 //
 // Threads: from the thread of forward(), on the pool.
 
@@ -63,6 +63,11 @@ class V41Selection {
   bool takes_all(Level level, size_t visible) const;
   Result<void> prepare(const V41Indexer& weights, const float* h, size_t rows, const RopeRows& rope,
                        const std::string& where);
+  size_t candidate_entries(size_t row, size_t visible);
+  void list_blocks(size_t row, const std::byte* const* pages, size_t per_page,
+                   const std::byte** blocks);
+  void take_best_of_blocks(size_t row, size_t entries, const float* scores);
+  Result<void> reserve_scores(size_t floats);
   void take_all(Level level, size_t row, size_t visible);
   void take_best(Level level, size_t row, size_t visible, const float* scores);
 
@@ -79,6 +84,7 @@ class V41Selection {
   Buffer queries_;                                   // [max_rows][heads][dim]
   Buffer weights_;                                   // [max_rows][heads]
   Buffer scores_;                                    // of some rows at a time
+  std::vector<const std::byte*> block_pages_;        // [some rows][blocks]
   std::vector<uint32_t> selected_;                   // [max_rows][topk]
   std::vector<uint32_t> counts_, candidate_counts_;  // [max_rows]
   std::vector<uint32_t> candidates_;                 // [max_rows][blocks]
