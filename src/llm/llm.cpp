@@ -40,8 +40,6 @@ Result<uint64_t> default_stream_bytes(const weights::Checkpoint& checkpoint,
   request.memory = usable_memory_bytes() / 10 * 9;
   request.kv = options.model.kv;
   request.max_rows = options.model.max_rows;
-  // Only the bytes of the plan are read: its times may be of any machine.
-  request.rates = {.memory_read = 1, .disk_read = 1, .float_products = 1, .int8_products = 1};
   const models::MemoryPlan plan = models::plan_memory(model, layout, request);
   if (plan.resident) return uint64_t{0};
   if (!plan.runs) {

@@ -180,5 +180,39 @@ TEST(Llama, ProfileCountsOperations) {
   EXPECT_TRUE(runner.model().take_profile().empty());
 }
 
+TEST(V4Faults, ErrorNamesLayerAndOperation) {
+  const std::string name = "../deepseek_v4/flash";
+  const Damage damages[] = {
+      {"layers.2.attn.wq_a.weight", "layer 2 attention q_a, kv"},
+      {"layers.1.attn.wq_b.weight", "layer 1 attention q_b"},
+      {"layers.0.attn.wo_b.weight", "layer 0 attention output"},
+      {"layers.2.attn.compressor.wgate.weight", "layer 2 compressor kv, gate"},
+      {"layers.1.attn.indexer.compressor.wkv.weight", "layer 1 indexer compressor kv, gate"},
+      {"layers.3.ffn.gate.weight", "layer 3 router"},
+      {"layers.1.ffn.shared_experts.w2.weight", "layer 1 ffn down"},
+      {"head.weight", "output head"},
+  };
+  for (const Damage& damage : damages) {
+    const DamagedModel model(name, damage.tensor, 0, kNan);
+    EXPECT_THAT(forward_error(model.path(), isas_of_this_machine().back(), 7),
+                HasSubstr(damage.where))
+        << damage.tensor;
+  }
+  const DamagedModel model(name, "embed.weight", 7 * 64 + 3, kInfinity);
+  EXPECT_THAT(forward_error(model.path(), kernels::Isa::ref, 7), HasSubstr("embedding of id 7"));
+}
+
+// The indexer of a layer runs once a row sees more entries than it keeps.
+TEST(V4Faults, ErrorNamesTheIndexer) {
+  const DamagedModel model("../deepseek_v4/flash", "layers.3.attn.indexer.weights_proj.weight", 0,
+                           kNan);
+  ModelRunner runner = ModelRunner::open(model.path(), {});
+  cache::SequenceCache sequence = runner.new_sequence();
+  ASSERT_TRUE(runner.try_step({{&sequence, std::vector<int32_t>(20, 3)}}).ok());
+  const auto result = runner.try_step({{&sequence, std::vector<int32_t>(30, 3)}});
+  ASSERT_FALSE(result.ok());
+  EXPECT_THAT(result.error().text(), HasSubstr("layer 3 indexer"));
+}
+
 }  // namespace
 }  // namespace deepinfer::models
