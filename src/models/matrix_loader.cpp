@@ -47,7 +47,8 @@ Result<void> MatrixLoader::note_choice(const TensorView& view, const std::string
   Result<kernels::Choice> choice =
       kernels::PackedMatrix::explain(view.dtype, view.rows(), view.row_elements(), target_);
   if (!choice.ok()) return renamed(choice.error(), name);
-  choices_.try_emplace(choice.value().operation, std::move(choice).value());
+  const std::string operation = choice.value().operation;
+  choices_.try_emplace(operation, std::move(choice).value());
   return {};
 }
 

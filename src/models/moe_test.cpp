@@ -385,6 +385,20 @@ TEST(Moe, DenseRowsGoThroughOneExpert) {
   }
 }
 
+TEST(MatrixLoader, TellsEveryKindOfProductOnce) {
+  auto pool = value_or_die(ThreadPool::create({.threads = 1}));
+  Arena arena;
+  MatrixLoader loader(kRef, *pool, arena, {}, 1);
+  const std::vector<float> values(64);
+  for (const uint64_t rows : {4, 8, 4}) {
+    value_or_die(loader.matrix(view_of(values, rows), "matrix"));
+  }
+  const std::vector<kernels::Choice> choices = loader.choices();
+  ASSERT_EQ(choices.size(), 2u);
+  EXPECT_EQ(choices[0].operation, "matmul F32 4x16 exact");
+  EXPECT_EQ(choices[1].operation, "matmul F32 8x8 exact");
+}
+
 TEST(Moe, RoutingIsTold) {
   const MoeShape shape;
   LoadedMoe loaded(PlainMoe(shape), kRef, 1);
