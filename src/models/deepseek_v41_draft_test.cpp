@@ -7,7 +7,7 @@
 #include <random>
 #include <string>
 
-#include "models/v41_goldens.h"
+#include "models/v41_goldens_test.h"
 
 namespace deepinfer::models {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "models/v41_goldens.h"
+#include "models/v41_goldens_test.h"
 
 namespace deepinfer::models {
 namespace {

@@ -8,7 +8,7 @@
 #include <string>
 #include <tuple>
 
-#include "models/v41_goldens.h"
+#include "models/v41_goldens_test.h"
 
 namespace deepinfer::models {
 namespace {

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <string>
 
-#include "models/v41_goldens.h"
+#include "models/v41_goldens_test.h"
 
 namespace deepinfer::models {
 namespace {

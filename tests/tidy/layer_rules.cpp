@@ -60,7 +60,8 @@ std::vector<std::string> layer_findings(const Layers& layers,
     }
     for (const Include& include : quoted_includes(file)) {
       // What tests of several folders share lies in tests/.
-      if (file.path.ends_with("_test.cpp") && include.path.starts_with("tests/")) continue;
+      const bool test = file.path.ends_with("_test.cpp") || file.path.ends_with("_test.h");
+      if (test && include.path.starts_with("tests/")) continue;
       const std::string other = include.path.substr(0, include.path.find('/'));
       if (other == folder || allowed->second.contains(other) ||
           layers.one_header.contains({folder, include.path})) {
