@@ -307,11 +307,16 @@ struct MatmulRun {
       return rows_x != rows_y ? rows_x > rows_y : x < y;
     });
     const size_t work_per_chunk = work / (pool.thread_count() * 8);
+    size_t left = work;
     for (const uint32_t i : order) {
       const PackedMatrix& w = *products[i].weights;
-      const size_t step = panels_per_chunk(w, rows_of(a, products[i]), work_per_chunk);
-      for (size_t p = 0; p < w.panel_count_; p += step) {
-        parts.push_back({i, p, std::min(p + step, w.panel_count_)});
+      const size_t rows = rows_of(a, products[i]);
+      for (size_t p = 0, end = 0; p < w.panel_count_; p = end) {
+        // The last quarter in short chunks, so that the threads end together.
+        const size_t even = left < work / 4 ? work_per_chunk / 4 : work_per_chunk;
+        end = std::min(p + panels_per_chunk(w, rows, even), w.panel_count_);
+        parts.push_back({i, p, end});
+        left -= (end - p) * w.panel_bytes_ * work_per_byte(rows);
       }
     }
     const Part* list = parts.data();

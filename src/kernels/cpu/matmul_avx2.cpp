@@ -24,7 +24,7 @@ inline constexpr int kTileVectors = 2;   // 2 x 6 sums, 2 weights, 1 activation
 inline constexpr int kDirectSums = 8;
 inline constexpr size_t kPrefetchBytes = 4096;
 inline constexpr int kFp8Sums = 8;
-inline constexpr size_t kFp8Ahead = 2048, kFp8TileGroups = 2;
+inline constexpr size_t kFp8Ahead = 4096, kFp8TileGroups = 2;
 
 // Rows beyond this many groups go through decoded tiles: of 2048 inputs, in the L2 cache. Signed
 // bytes need two vectors a code, so one panel at a time fills the registers.
