@@ -46,6 +46,7 @@ TEST_P(V41Draft, FirstRound) {
           draft_of(*drafter, {{&sequence, ids.size(), golden["spec.anchor"].as<int32_t>()[0]}});
       const Difference d = difference(draft.logits, golden["draft0.logits"].as<float>());
       EXPECT_LE(official ? d.rms : d.largest, official ? 0.1 : 1e-3);
+      RecordProperty(official ? "rms" : "largest", std::to_string(official ? d.rms : d.largest));
       const auto expected = golden["spec.draft"].as<int32_t>().first(5);
       EXPECT_EQ(draft.ids, std::vector<int32_t>(expected.begin(), expected.end()));
       EXPECT_LE(difference(draft.confidence, golden["spec.conf"].as<float>().first(5)).largest,
@@ -54,55 +55,89 @@ TEST_P(V41Draft, FirstRound) {
   }
 }
 
-// Greedy speculation, round by round, with another sequence in the same steps; the tokens are those
-// of plain decoding.
+// What one round of greedy speculation did.
+struct Round {
+  uint64_t position = 0;
+  int32_t anchor = 0;
+  std::vector<int32_t> draft;
+  std::vector<float> confidence;
+  size_t accepted = 0;
+  int32_t next = 0;
+};
+
+// Drafts, verifies and rolls back once, with another sequence in the same calls.
+Round speculate(ModelRunner& runner, V41Drafter& drafter, cache::SequenceCache& sequence,
+                cache::SequenceCache& other, int32_t anchor) {
+  Round round{.position = sequence.length(), .anchor = anchor};
+  const V41Drafter::Draft draft =
+      draft_of(drafter, {{&other, other.length(), 7}, {&sequence, sequence.length(), anchor}});
+  const auto block = static_cast<long>(drafter.block());
+  round.draft.assign(draft.ids.begin() + block, draft.ids.end());
+  round.confidence.assign(draft.confidence.begin() + block, draft.confidence.end());
+  std::vector<int32_t> rows = {anchor};
+  rows.insert(rows.end(), round.draft.begin(), round.draft.end());
+  const std::vector<float> logits = runner.step({{&sequence, rows, true}, {&other, {7}, true}});
+  const auto choice = [&](size_t row) {
+    return static_cast<int32_t>(
+        argmax(std::span(logits).subspan(row * runner.vocab(), runner.vocab())));
+  };
+  while (round.accepted < round.draft.size() &&
+         round.draft[round.accepted] == choice(round.accepted)) {
+    ++round.accepted;
+  }
+  round.next = choice(round.accepted);
+  sequence.set_length(round.position + 1 + round.accepted);
+  return round;
+}
+
+// Every round is the reference's.
 TEST_P(V41Draft, EveryRound) {
+  ModelRunner runner = open(KvMode::f32);
+  const auto drafter = drafter_of(runner);
+  const GoldenFile golden = v41_golden("a_fp32");
+  const std::vector<int32_t> ids = golden_ids(golden["input_ids"]);
+  const auto golden_of = [&](const std::string& name) {
+    return golden["spec." + name].as<int32_t>();
+  };
+  cache::SequenceCache sequence = runner.new_sequence(), other = runner.new_sequence();
+  runner.step({{&sequence, ids, false}, {&other, part(ids, 10, 40), false}});
+  int32_t anchor = golden_of("anchor")[0];
+  for (size_t i = 0; i < golden_of("pos").size(); ++i) {
+    const Round round = speculate(runner, *drafter, sequence, other, anchor);
+    EXPECT_EQ(round.position, static_cast<uint64_t>(golden_of("pos")[i]));
+    const auto draft = golden_of("draft").subspan(5 * i, 5);
+    ASSERT_EQ(round.draft, std::vector<int32_t>(draft.begin(), draft.end())) << "round " << i;
+    const auto confidence = golden["spec.conf"].as<float>().subspan(5 * i, 5);
+    EXPECT_LE(difference(round.confidence, confidence).largest, 1e-4) << "round " << i;
+    EXPECT_EQ(static_cast<int32_t>(round.accepted), golden_of("accepted")[i]);
+    EXPECT_EQ(round.next, golden_of("next")[i]);
+    anchor = round.next;
+  }
+}
+
+// With drafts or without, the tokens are the same. (With official cache rows one code on a rounding
+// edge changes what is drafted, so the rounds are not compared.)
+TEST_P(V41Draft, SpeculationKeepsTheTokens) {
   for (const bool official : {false, true}) {
     ModelRunner runner = open(official ? KvMode::official : KvMode::f32);
     const auto drafter = drafter_of(runner);
     const GoldenFile golden = v41_golden(official ? "b_kvquant" : "a_fp32");
     const std::vector<int32_t> ids = golden_ids(golden["input_ids"]);
-    const auto golden_of = [&](const std::string& name) {
-      return golden["spec." + name].as<int32_t>();
-    };
+    const std::vector<int32_t> greedy = golden_ids(golden["greedy_tokens"]);
     cache::SequenceCache sequence = runner.new_sequence(), other = runner.new_sequence();
     runner.step({{&sequence, ids, false}, {&other, part(ids, 10, 40), false}});
-    int32_t anchor = golden_of("anchor")[0];
-    std::vector<int32_t> tokens = {anchor};
-    for (size_t round = 0; round < golden_of("pos").size(); ++round) {
-      const uint64_t position = sequence.length();
-      ASSERT_EQ(position, static_cast<uint64_t>(golden_of("pos")[round]));
-      const V41Drafter::Draft draft =
-          draft_of(*drafter, {{&other, other.length(), 7}, {&sequence, position, anchor}});
-      const std::vector<int32_t> ours(draft.ids.begin() + 5, draft.ids.end());
-      const auto expected = golden_of("draft").subspan(5 * round, 5);
-      ASSERT_EQ(ours, std::vector<int32_t>(expected.begin(), expected.end())) << "round " << round;
-      EXPECT_LE(difference(std::span(draft.confidence).last(5),
-                           golden["spec.conf"].as<float>().subspan(5 * round, 5))
-                    .largest,
-                official ? 2e-2 : 1e-4)
-          << "round " << round;
-
-      std::vector<int32_t> rows = {anchor};
-      rows.insert(rows.end(), ours.begin(), ours.end());
-      const std::vector<float> logits = runner.step({{&sequence, rows, true}, {&other, {7}, true}});
-      size_t accepted = 0;
-      const auto choice = [&](size_t row) {
-        return static_cast<int32_t>(
-            argmax(std::span(logits).subspan(row * runner.vocab(), runner.vocab())));
-      };
-      while (accepted < 5 && ours[accepted] == choice(accepted)) ++accepted;
-      EXPECT_EQ(static_cast<int32_t>(accepted), golden_of("accepted")[round]);
-      sequence.set_length(position + 1 + accepted);
-      anchor = choice(accepted);
-      EXPECT_EQ(anchor, golden_of("next")[round]);
-      tokens.insert(tokens.end(), ours.begin(), ours.begin() + static_cast<long>(accepted));
-      tokens.push_back(anchor);
+    std::vector<int32_t> tokens = {greedy[0]};
+    size_t accepted = 0;
+    while (tokens.size() < greedy.size()) {
+      const Round round = speculate(runner, *drafter, sequence, other, tokens.back());
+      tokens.insert(tokens.end(), round.draft.begin(),
+                    round.draft.begin() + static_cast<long>(round.accepted));
+      tokens.push_back(round.next);
+      accepted += round.accepted;
     }
-    const std::vector<int32_t> greedy = golden_ids(golden["greedy_tokens"]);
-    ASSERT_GE(tokens.size(), greedy.size());
     tokens.resize(greedy.size());
     EXPECT_EQ(tokens, greedy);
+    EXPECT_GT(accepted, 0u);
   }
 }
 
