@@ -8,6 +8,7 @@
 #include "apps/interrupt.h"
 #include "apps/open_model.h"
 #include "apps/selftest_paths.h"
+#include "apps/selftest_storage.h"
 #include "apps/settings.h"
 #include "apps/terminal.h"
 #include "base/json_writer.h"
@@ -80,6 +81,7 @@ class SelftestCommand final : public Command {
     for (Numerics numerics : {Numerics::fast, Numerics::exact})
       TRY(compare_isas(runner, isas, numerics));
     TRY(compare_numerics(runner, isas.front()));
+    TRY(compare_storage(runner, checkpoint, isas.front()));
     print_summary();
     return agree_ == paths_ ? kDone : kFailed;
   }
@@ -213,6 +215,34 @@ class SelftestCommand final : public Command {
         compare_logits("numerics faithful", faithful, "numerics exact", exact,
                        rounds_faithfully(family_) ? within(numerics_part(), exact) : Tolerance{}));
     return {};
+  }
+
+  // Experts from disk at several budgets, and the packed form: the bits of what was loaded.
+  Result<void> compare_storage(PathRunner& runner, const weights::Checkpoint& checkpoint, Isa isa) {
+    const size_t most = isa == Isa::ref ? kReferenceIds : kElsewhereIds;
+    const size_t count = std::min(most, runner.ids().size());
+    Variant variant{{isa, Numerics::fast}, 1};
+    const Logits base = TRY(runner.run(variant, count, count));
+    const std::vector<uint64_t> budgets = TRY(stream_budgets(checkpoint));
+    const auto compare = [&](PathRunner& from, const std::string& name) -> Result<void> {
+      for (const uint64_t budget : budgets) {
+        variant.stream_bytes = budget;
+        report(compare_logits(fmt::format("{} {} MB chunk 33", name, budget / 1'000'000),
+                              TRY(from.run(variant, count, 33)), "resident", base, {}));
+      }
+      variant.stream_bytes = 0;
+      return {};
+    };
+    TRY(compare(runner, "stream"));
+    if (is_packed(checkpoint)) return {};
+    if (weight_bytes(checkpoint) > PackedCopy::kMostBytes) {
+      if (!output_.json) write_out("pack: left out, a copy of these weights takes too much disk\n");
+      return {};
+    }
+    const PackedCopy packed = TRY(PackedCopy::create(checkpoint, isa));
+    PathRunner from(packed.checkpoint(), runner.ids());
+    report(compare_logits("pack", TRY(from.run(variant, count, count)), "original", base, {}));
+    return compare(from, "pack stream");
   }
 
   void print_summary() const {

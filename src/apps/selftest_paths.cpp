@@ -47,14 +47,14 @@ Comparison compare_logits(std::string path, const Logits& seen, std::string agai
 }
 
 Result<models::Model*> PathRunner::open(const Variant& variant) {
-  if (model_ != nullptr && opened_.target == variant.target && opened_.threads == variant.threads)
-    return model_.get();
+  if (model_ != nullptr && opened_ == variant) return model_.get();
   model_.reset();
   pool_.reset();
   pool_ = TRY(ThreadPool::create({.threads = variant.threads}));
   models::ModelOptions options;
   options.target = variant.target;
   options.max_rows = kMaxRows;
+  options.stream_bytes = variant.stream_bytes;
   options.kv = variant.target.numerics == kernels::Numerics::fast ? models::KvMode::official
                                                                   : models::KvMode::f32;
   options.engram_classes = [this](size_t vocab) -> Result<std::vector<int32_t>> {

@@ -53,6 +53,8 @@ Comparison compare_logits(std::string path, const Logits& seen, std::string agai
 struct Variant {
   kernels::Target target;
   size_t threads = 1;
+  uint64_t stream_bytes = 0;  // 0: experts are resident
+  bool operator==(const Variant&) const = default;
 };
 
 class PathRunner {

@@ -94,7 +94,9 @@ struct Engine::State {
   bool make_room(Sequence& sequence);
   void plan_chunk(Sequence& sequence);
   void plan_step();
-  void fail_step(const Error& error, const Sink& sink);
+  void fail(Sequence& sequence, const Error& error, const Sink& sink);
+  // Whether a request ended.
+  bool isolate(const Error& error, const Sink& sink);
   void consume(const Sink& sink);
   void read_row(Sequence& sequence, size_t position, std::span<const float> logits, Event& event);
   void take_token(Sequence& sequence, sampling::Sampled token, Event& event);
@@ -232,9 +234,10 @@ void Engine::State::plan_chunk(Sequence& sequence) {
 
 void Engine::State::plan_step() {
   plan.clear();
-  // An image that found no room beside the decoding rows has the next step for itself.
+  // An image that found no room beside the decoding rows has the next step for itself, and so has
+  // a sequence that may have made a step fail.
   for (const SequencePtr& sequence : running) {
-    if (sequence->waits_for_span) return plan_chunk(*sequence);
+    if (sequence->waits_for_span || sequence->alone) return plan_chunk(*sequence);
   }
   // Decoding rows first, oldest first: what is preempted is newer than what is planned.
   for (size_t i = 0; i < running.size(); ++i) {
@@ -246,14 +249,49 @@ void Engine::State::plan_step() {
   }
 }
 
-void Engine::State::fail_step(const Error& error, const Sink& sink) {
-  for (Sequence* sequence : plan.sequences()) {
-    Event event{.request = sequence->request.id};
-    finish(*sequence, FinishReason::error, event);
-    event.error = error.text();
-    std::erase_if(running, [&](const SequencePtr& other) { return other.get() == sequence; });
-    sink(std::move(event));
+void Engine::State::fail(Sequence& sequence, const Error& error, const Sink& sink) {
+  Event event{.request = sequence.request.id};
+  finish(sequence, FinishReason::error, event);
+  event.error = error.text();
+  std::erase_if(running, [&](const SequencePtr& other) { return other.get() == &sequence; });
+  sink(std::move(event));
+}
+
+// A step failed: finds out whose fault it was, so that only that request ends. Few rows can be
+// computed again on the same cache; a longer chunk may have overwritten its own window, so its
+// sequence starts over, in steps of its own until its prompt is done.
+bool Engine::State::isolate(const Error& error, const Sink& sink) {
+  const std::vector<Sequence*> members = plan.sequences();
+  std::vector<size_t> rows;
+  for (size_t i = 0; i < members.size(); ++i) rows.push_back(plan.row_count(i));
+  if (members.size() == 1) {
+    fail(*members.front(), error, sink);
+    return true;
   }
+  bool ended = false;
+  for (size_t i = 0; i < members.size(); ++i) {
+    Sequence& sequence = *members[i];
+    if (rows[i] > 1 || rows[i] > model.rollback_rows()) {
+      sequence.cache.emplace(pool.get());
+      const Result<void> reserved = sequence.cache->reserve(sequence.ids.size());
+      check(reserved.ok(), "the pages were its own");
+      sequence.start = start_of(sequence);
+      sequence.alone = true;
+      continue;
+    }
+    plan.clear();
+    plan.add(sequence, rows[i]);
+    const Result<void> again = model.forward(plan.batch(), output);
+    ++counters.steps;
+    counters.rows += rows[i];
+    if (again.ok()) {
+      consume(sink);
+    } else {
+      fail(sequence, again.error(), sink);
+      ended = true;
+    }
+  }
+  return ended;
 }
 
 void Engine::State::take_token(Sequence& sequence, sampling::Sampled token, Event& event) {
@@ -307,6 +345,7 @@ void Engine::State::consume(const Sink& sink) {
       read_row(sequence, first + r, {logits, vocab}, event);
     }
     sequence.cache->set_length(first + rows);
+    if (first + rows == length) sequence.alone = false;
     (first + 1 < length ? counters.prefill_rows : counters.decode_rows) += rows;
     const bool computed = first + rows >= sequence.prompt_size();
     if (event.finish == FinishReason::none && computed &&
@@ -382,8 +421,8 @@ Result<void> Engine::step(const Sink& sink) {
   state.counters.rows += state.plan.rows();
   state.counters.compute_seconds += seconds_of(computed - planned);
   if (!done.ok()) {
-    state.fail_step(done.error(), sink);
-    if (!busy()) return done;
+    const bool ended = state.isolate(done.error(), sink);
+    if (ended && !busy()) return done;
     return {};
   }
   check(state.output.wanted_rows == state.plan.wanted(), "rows of logits");

@@ -116,8 +116,9 @@ class Engine {
   Result<void> cancel(uint64_t request);
 
   bool busy() const;
-  // One forward pass; events go to `sink`. An error of the model ends the requests of that step
-  // with FinishReason::error; it is returned too when they were the last ones.
+  // One forward pass; events go to `sink`. When the model fails, its rows are computed again
+  // sequence by sequence, and those that fail alone too end with FinishReason::error; the error is
+  // returned when nothing is left.
   Result<void> step(const std::function<void(Event)>& sink);
 
   struct StepCounters {

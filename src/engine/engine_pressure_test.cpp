@@ -90,18 +90,37 @@ TEST(EngineFailure, LogitsThatAreNaNEndOneRequestOnly) {
   }
 }
 
-TEST(EngineFailure, ModelErrorEndsTheRequestsOfThatStep) {
+TEST(EngineFailure, ModelErrorEndsOnlyTheRequestThatCausedIt) {
   FakeModel model;
   model.fails_on = 0;
-  EngineRun run(model, {.max_sequences = 2});
+  EngineRun run(model, {.max_sequences = 3, .max_rows = 16});
   run.add({.id = 1, .prompt = prompt_of(5, 1), .max_tokens = 40, .ignore_eos = true});
+  EXPECT_TRUE(run.step().ok());  // request 1 decodes when the others come
   run.add({.id = 2, .prompt = {4, 5, 0}});
-  run.add({.id = 3, .prompt = prompt_of(5, 3), .max_tokens = 1});
-  run.run();  // no step returns the error: request 3 goes on
-  EXPECT_EQ(run.outcomes[1].finish, FinishReason::error);
+  run.add({.id = 3, .prompt = prompt_of(70, 3), .max_tokens = 5, .ignore_eos = true});
+  run.add({.id = 4, .prompt = prompt_of(5, 4), .max_tokens = 1});
+  run.run();
   EXPECT_EQ(run.outcomes[2].finish, FinishReason::error);
   EXPECT_THAT(run.outcomes[2].error, HasSubstr("layer 3 ffn down"));
-  EXPECT_EQ(run.outcomes[3].ids, FakeModel::continuation(prompt_of(5, 3), 1));
+  EXPECT_EQ(run.outcomes[1].ids, FakeModel::continuation(prompt_of(5, 1), 40, {}));
+  EXPECT_EQ(run.outcomes[3].ids, FakeModel::continuation(prompt_of(70, 3), 5, {}));
+  EXPECT_EQ(run.outcomes[4].ids, FakeModel::continuation(prompt_of(5, 4), 1));
+}
+
+// A disk that fails for a moment: nobody ends, whoever was in the step.
+TEST(EngineFailure, ModelErrorThatDoesNotComeAgainEndsNobody) {
+  FakeModel model;
+  EngineRun run(model, {.max_sequences = 3, .max_rows = 16});
+  for (uint32_t id : {1u, 2u}) {
+    run.add({.id = id, .prompt = prompt_of(40, id), .max_tokens = 20, .ignore_eos = true});
+  }
+  for (int step = 0; run.engine->busy(); ++step) {
+    model.fails_once = step % 3 == 2;
+    EXPECT_TRUE(run.step().ok());
+  }
+  for (uint32_t id : {1u, 2u}) {
+    EXPECT_EQ(run.outcomes[id].ids, FakeModel::continuation(prompt_of(40, id), 20, {})) << id;
+  }
 }
 
 TEST(EngineFailure, ModelErrorIsReturnedWhenNobodyIsLeft) {

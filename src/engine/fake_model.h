@@ -9,6 +9,7 @@
 #include <limits>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -33,6 +34,7 @@ class FakeModel final : public models::Model {
   size_t decoder_rows = 0, encoder_rows = 0;
   // Rows with this id make forward() fail, or give logits that are NaN.
   std::optional<int32_t> fails_on, nan_on;
+  bool fails_once = false;  // the next step of two sequences or more fails, after it wrote
   ManualClock* clock = nullptr;                               // advanced by 10 ms in each forward()
   size_t most_rows = 0, most_wanted = 0, most_sequences = 0;  // of one step, so far
 
@@ -96,6 +98,9 @@ class FakeModel final : public models::Model {
         all.insert(all.end(), logits.begin(), logits.end());
         ++output.wanted_rows;
       }
+    }
+    if (batch.caches.size() > 1 && std::exchange(fails_once, false)) {
+      return Error::io("weights at byte 4096", "read: Input/output error");
     }
     most_wanted = std::max(most_wanted, output.wanted_rows);
     output.logits = Buffer(std::max<size_t>(all.size(), 1) * sizeof(float));

@@ -25,6 +25,7 @@ struct Sequence {
   size_t output_limit = 0;   // tokens that may still be generated, from max_tokens and the context
   size_t scored = 1;         // prompt ids [1, scored) were reported
   std::vector<PromptSpan> spans;  // of the images
+  bool alone = false;             // runs in steps of its own: it may have made one fail
   bool waits_for_span = false;    // the last step had no room for the next image
   std::optional<cache::SequenceCache> cache;
   models::SequenceStart start;  // set when it begins to run, for as long as it does
