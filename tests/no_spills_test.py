@@ -20,6 +20,9 @@ BODIES = [
     ("matmul_avx512.cpp.o", r"tile_int8INS\w*_5Mxfp4ELi12ELi2E", 0),
     ("matmul_avx2.cpp.o", r"tile_int8INS\w*_4Q4_0ELi6ELi2E", 16),
     ("matmul_avx2.cpp.o", r"tile_int8INS\w*_4Q8_0ELi6ELi1E", 16),
+    # Tiles of floats, all row groups in one function.
+    ("matmul_avx512.cpp.o", r"for_each_f32_group_size\w*multiply_tiles\w*run_fp8", 0),
+    ("matmul_avx2.cpp.o", r"for_each_f32_group_size\w*multiply_tiles\w*run_fp8", 0),
     ("latent_attention_avx512.cpp.o", r"score_blockILm12ELm2E", 0),
     ("latent_attention_avx512.cpp.o", r"weigh_blockILm8ELm3E", 0),
     ("latent_attention_avx2.cpp.o", r"score_blockILm6ELm2E", 0),
