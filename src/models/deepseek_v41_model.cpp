@@ -49,7 +49,7 @@ Result<void> DeepseekV41::create(std::optional<EngramHash> hash) {
   if (hash.has_value()) {
     engram_stream_ = Engram::declare(layout_);
     engram_.emplace(std::move(*hash), config_, options_.target, rounding_, work_, profile_);
-    TRY(engram_->create(rows, threads));
+    TRY(engram_->create(rows, threads, std::move(weights_.engram_reader)));
   }
   rope_.emplace(TRY(RopeRows::create(config_.rope, rows)));
   compress_rope_.emplace(TRY(RopeRows::create(config_.compress_rope, rows)));
@@ -74,6 +74,12 @@ size_t DeepseekV41::resident_bytes() const {
   return weights_.resident + windows_.bytes() + streams_.bytes() + block_.bytes() +
          entries_.bytes() + selection_.bytes() + hidden_.size() + out_.size() + moe_.bytes() +
          rope_->bytes() + compress_rope_->bytes() + (engram_ ? engram_->bytes() : 0);
+}
+
+StreamCounters DeepseekV41::stream_counters() const {
+  StreamCounters counters = weights_.experts->counters();
+  if (engram_) counters.bytes_read += engram_->bytes_read();
+  return counters;
 }
 
 Result<void> DeepseekV41::embed(const StepBatch& batch) {

@@ -54,7 +54,7 @@ class DeepseekV41 final : public Model {
   size_t rollback_rows() const override { return windows_.spare(); }
   size_t resident_bytes() const override;
   const std::vector<kernels::Choice>& choices() const override { return weights_.choices; }
-  StreamCounters stream_counters() const override { return weights_.experts->counters(); }
+  StreamCounters stream_counters() const override;
   void set_profiling(bool on) override { profile_.set_on(on); }
   std::vector<OperationTime> take_profile() override { return profile_.take(); }
 

@@ -153,6 +153,28 @@ Result<std::unique_ptr<ExpertSource>> stream_experts(const weights::Checkpoint& 
        .disk = {}})));
 }
 
+weights::DiskRange first_row(const weights::Checkpoint& checkpoint, const TensorView& view) {
+  const weights::Checkpoint::Place place = checkpoint.locate(view.data);
+  return {.file = static_cast<uint32_t>(place.file),
+          .offset = place.offset,
+          .bytes = view.row_size(),
+          .target = nullptr};
+}
+
+// Engram tables through a disk reader of their own.
+Result<void> stream_engram(const weights::Checkpoint& checkpoint, DeepseekV41Weights& loaded) {
+  bool any = false;
+  for (V41Layer& layer : loaded.layers) {
+    if (!layer.engram) continue;
+    any = true;
+    const ScaledView& table = layer.engram->table;
+    layer.engram->codes = first_row(checkpoint, table.codes);
+    if (table.scaled()) layer.engram->scales = first_row(checkpoint, table.scales);
+  }
+  if (any) loaded.engram_reader = TRY(weights::DiskReader::open(checkpoint.files(), {}));
+  return {};
+}
+
 // What one decoded token reads.
 Result<size_t> step_bytes(const DeepseekV41Weights& loaded,
                           const weights::DeepseekV41Tensors& tensors,
@@ -213,6 +235,7 @@ Result<DeepseekV41Weights> load_deepseek_v41_weights(const weights::Checkpoint& 
   loaded.experts = options.stream_bytes == 0
                        ? TRY(load_experts(tensors, loader))
                        : TRY(stream_experts(checkpoint, tensors, config, options, pool));
+  if (streamed) TRY(stream_engram(checkpoint, loaded));
   loaded.norm = TRY(loader.floats(tensors.norm, "output norm"));
   loaded.output = TRY(loader.matrix(tensors.output, "output head"));
   loaded.embedding = tensors.embedding;

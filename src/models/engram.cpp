@@ -1,7 +1,9 @@
 #include "models/engram.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
+#include <numeric>
 #include <utility>
 
 namespace deepinfer::models {
@@ -54,13 +56,18 @@ Engram::Engram(EngramHash hash, const weights::DeepseekV41Config& config, kernel
       work_(work),
       profile_(profile) {}
 
-Result<void> Engram::create(size_t max_rows, size_t threads) {
-  rows_ = TRY(Buffer::create(threads * hash_.rows_per_position() * head_dim_ * sizeof(float)));
+Result<void> Engram::create(size_t max_rows, size_t threads,
+                            std::unique_ptr<weights::DiskReader> reader) {
+  const size_t per_position = hash_.rows_per_position();
+  rows_ = TRY(Buffer::create(threads * per_position * head_dim_ * sizeof(float)));
   key_value_ = TRY(Buffer::create(max_rows * (streams_ + 1) * hidden_ * sizeof(float)));
+  reader_ = std::move(reader);
+  // A value takes four bytes at most (F32 tables), with its part of a scale five.
+  if (reader_ != nullptr) fetched_ = TRY(Buffer::create(max_rows * per_position * head_dim_ * 5));
   return {};
 }
 
-size_t Engram::bytes() const { return rows_.size() + key_value_.size(); }
+size_t Engram::bytes() const { return rows_.size() + key_value_.size() + fetched_.size(); }
 
 size_t Engram::declare(cache::CacheLayout& layout) {
   layout.growing.push_back({"engram token classes", cache::kTokensPerPage * sizeof(int32_t)});
@@ -97,26 +104,64 @@ void Engram::rows_of(const EngramLayer& layer, const StepRun& run, uint64_t posi
   hash_.rows(layer.index, std::span(classes).first(hash_.ngram()), out);
 }
 
+void Engram::find_rows(const EngramLayer& layer, std::span<const StepRun> runs, size_t rows) {
+  const size_t per_position = hash_.rows_per_position();
+  numbers_.resize(rows * per_position);
+  for (const StepRun& run : runs) {
+    for (size_t i = 0; i < run.rows; ++i) {
+      rows_of(layer, run, run.first_position + i,
+              numbers_.data() + (run.first_row + i) * per_position);
+    }
+  }
+}
+
+Result<ScaledView> Engram::fetch(const EngramLayer& layer, size_t rows) {
+  const size_t count = rows * hash_.rows_per_position();
+  std::byte* codes = fetched_.data();
+  std::byte* scales = codes + count * layer.codes.bytes;
+  ranges_.clear();
+  const auto add = [&](weights::DiskRange range, uint64_t row, std::byte* target) {
+    if (range.bytes == 0) return;  // a table without scales
+    range.offset += row * range.bytes;
+    range.target = target;
+    ranges_.push_back(range);
+  };
+  for (size_t i = 0; i < count; ++i) {
+    add(layer.codes, numbers_[i], codes + i * layer.codes.bytes);
+    add(layer.scales, numbers_[i], scales + i * layer.scales.bytes);
+  }
+  TRY(reader_->read(ranges_));
+  bytes_read_ += count * (layer.codes.bytes + layer.scales.bytes);
+  ScaledView table = layer.table;
+  table.codes.shape = {count, table.codes.row_elements()};
+  table.codes.data = codes;
+  if (table.scaled()) {
+    table.scales.shape = {count, table.scales.row_elements()};
+    table.scales.data = scales;
+  }
+  return table;
+}
+
 Result<void> Engram::apply(const EngramLayer& layer, std::span<const StepRun> runs,
                            std::span<const uint8_t> image, HyperStreams& streams,
                            const std::string& where) {
   const size_t per_position = hash_.rows_per_position(), inputs = per_position * head_dim_;
   const size_t outputs = (streams_ + 1) * hidden_;
   const size_t rows = runs.back().first_row + runs.back().rows;
-  std::vector<const StepRun*> run_of(rows);
-  for (const StepRun& run : runs) {
-    std::fill_n(run_of.begin() + static_cast<std::ptrdiff_t>(run.first_row), run.rows, &run);
+  find_rows(layer, runs, rows);
+  ScaledView table = layer.table;
+  if (reader_ != nullptr) {
+    const auto timer = profile_.measure(Operation::expert_read);
+    table = TRY(fetch(layer, rows));
+    std::iota(numbers_.begin(), numbers_.end(), uint64_t{0});
   }
   const auto timer = profile_.measure(Operation::engram, layer.kv.bytes(),
                                       2.0 * static_cast<double>(rows * inputs * outputs));
   activations_.begin(target_, rows, inputs, layer.kv.form());
   work_.for_rows(rows, inputs, [&](size_t row, size_t worker) {
-    const StepRun& run = *run_of[row];
-    std::array<uint64_t, 16 * 256> table_rows;
-    rows_of(layer, run, run.first_position + (row - run.first_row), table_rows.data());
     float* values = rows_.as<float>() + worker * inputs;
     for (size_t i = 0; i < per_position; ++i) {
-      decode_row(layer.table, table_rows[i], values + i * head_dim_);
+      decode_row(table, numbers_[row * per_position + i], values + i * head_dim_);
     }
     work_.expect_finite(values, inputs);
     activations_.fill_row(row, values);

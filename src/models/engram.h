@@ -9,11 +9,13 @@
 //   positions: not
 //
 // The classes of past ids are a growing stream of the cache, 4 bytes a token: they survive chunks,
-// rollback and resumption like every other entry.
+// rollback and resumption like every other entry. Table rows are read in the mapped file, or by a
+// disk reader, which turns a disk's failure into an error of the step.
 //
 // Threads: from the thread of forward(), on the pool.
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -28,6 +30,7 @@
 #include "models/row_work.h"
 #include "models/step_runs.h"
 #include "tensor/scaled_view.h"
+#include "weights/disk_reader.h"
 
 namespace deepinfer::models {
 
@@ -37,15 +40,20 @@ struct EngramLayer {
   ScaledView table;           // [rows, head_dim] in the file
   kernels::PackedMatrix kv;   // [(n + 1) * D, rows_per_position * head_dim]
   std::vector<float> weight;  // [n][D], q_weight * k_weight
+  // Where the table's first row lies and what a row takes, when a disk reader reads it.
+  weights::DiskRange codes, scales;
 };
 
 class Engram {
  public:
   Engram(EngramHash hash, const weights::DeepseekV41Config& config, kernels::Target target,
          Rounding rounding, RowWork& work, Profile& profile);
-  Result<void> create(size_t max_rows, size_t threads);
+  // reader: null, or of the checkpoint's files.
+  Result<void> create(size_t max_rows, size_t threads, std::unique_ptr<weights::DiskReader> reader);
   size_t bytes() const;
   const EngramHash& hash() const { return hash_; }
+
+  uint64_t bytes_read() const { return bytes_read_; }  // by the disk reader
 
   // Declares the growing stream of classes. Returns its index.
   static size_t declare(cache::CacheLayout& layout);
@@ -63,6 +71,10 @@ class Engram {
                uint64_t* out) const;
 
  private:
+  // Numbers of the table rows of every row of the step.
+  void find_rows(const EngramLayer& layer, std::span<const StepRun> runs, size_t rows);
+  // Reads them from disk, and gives them as a table of their own, in order.
+  Result<ScaledView> fetch(const EngramLayer& layer, size_t rows);
   void gate_row(const EngramLayer& layer, const float* key_value, float* streams) const;
 
   const EngramHash hash_;
@@ -74,6 +86,11 @@ class Engram {
   Profile& profile_;
   PageLists pages_;  // of the classes
   kernels::Activations activations_;
+  std::unique_ptr<weights::DiskReader> reader_;
+  std::vector<weights::DiskRange> ranges_;
+  std::vector<uint64_t> numbers_;  // [rows][rows_per_position]
+  Buffer fetched_;                 // [max_rows][rows_per_position] codes, then as many scales
+  uint64_t bytes_read_ = 0;
   Buffer rows_;       // [threads][rows_per_position * head_dim]
   Buffer key_value_;  // [max_rows][(n + 1) * D]
 };

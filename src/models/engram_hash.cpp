@@ -8,33 +8,12 @@
 #include "base/check.h"
 #include "base/json.h"
 #include "models/numpy_random.h"
+#include "weights/engram_primes.h"
 
 namespace deepinfer::models {
 namespace {
 
 constexpr uint64_t kLargestProduct = (uint64_t{1} << 63) - 1;
-
-bool is_prime(uint64_t value) {
-  if (value < 4) return value > 1;
-  if (value % 2 == 0) return false;
-  for (uint64_t d = 3; d * d <= value; d += 2) {
-    if (value % d == 0) return false;
-  }
-  return true;
-}
-
-// Increasing primes from engram_vocab_size on, none twice, in the order layer, n, head.
-std::vector<std::vector<uint64_t>> draw_primes(const weights::EngramConfig& config) {
-  std::vector<std::vector<uint64_t>> layers(config.layers.size());
-  uint64_t next = config.vocab;
-  for (std::vector<uint64_t>& primes : layers) {
-    while (primes.size() < size_t{config.max_ngram - 1} * config.heads) {
-      while (!is_prime(next)) ++next;
-      primes.push_back(next++);
-    }
-  }
-  return layers;
-}
 
 std::vector<uint64_t> draw_multipliers(const weights::EngramConfig& config, uint32_t layer) {
   NumpyRandom random(uint64_t{10007} * layer);
@@ -63,12 +42,16 @@ Result<std::vector<uint64_t>> read_numbers(const JsonValue& root, const char* fi
 }
 
 Result<void> check_config(const weights::EngramConfig& config) {
-  if (config.max_ngram < 2 || config.max_ngram > 16 || config.heads == 0 || config.heads > 256) {
-    return Error::unsupported("engram", "n-grams of " + std::to_string(config.max_ngram) + " and " +
-                                            std::to_string(config.heads) +
-                                            " heads: 2 to 16 and 1 to 256 are possible");
+  if (config.max_ngram < 2 || config.max_ngram > weights::kEngramNgramLimit || config.heads == 0 ||
+      config.heads > weights::kEngramHeadLimit) {
+    return Error::unsupported("engram",
+                              "n-grams of " + std::to_string(config.max_ngram) + " and " +
+                                  std::to_string(config.heads) + " heads: 2 to " +
+                                  std::to_string(weights::kEngramNgramLimit) + " and 1 to " +
+                                  std::to_string(weights::kEngramHeadLimit) + " are possible");
   }
-  if (config.vocab < 2 || config.vocab > (uint64_t{1} << 40) || config.compressed_vocab == 0) {
+  if (config.vocab < 2 || config.vocab > weights::kEngramVocabLimit ||
+      config.compressed_vocab == 0) {
     return Error::invalid("engram", "engram_vocab_size " + std::to_string(config.vocab) +
                                         ", engram_compressed_vocab_size " +
                                         std::to_string(config.compressed_vocab) + ": out of range");
@@ -108,7 +91,7 @@ Result<EngramHash> EngramHash::create(const weights::EngramConfig& config, uint3
   hash.token_map_ = std::move(token_map);
   TRY(hash.check_map(config, vocab));
   hash.pad_class_ = hash.token_map_[config.pad_id];
-  std::vector<std::vector<uint64_t>> primes = draw_primes(config);
+  std::vector<std::vector<uint64_t>> primes = weights::engram_primes(config);
   for (size_t i = 0; i < config.layers.size(); ++i) {
     hash.layers_.push_back({draw_multipliers(config, config.layers[i]), std::move(primes[i])});
   }
