@@ -6,6 +6,8 @@
 #include <numeric>
 #include <utility>
 
+#include "weights/engram_primes.h"
+
 namespace deepinfer::models {
 namespace {
 
@@ -92,7 +94,7 @@ void Engram::remember(std::span<const StepRun> runs, std::span<const int32_t> id
 
 void Engram::rows_of(const EngramLayer& layer, const StepRun& run, uint64_t position,
                      uint64_t* out) const {
-  std::array<int32_t, 16> classes;
+  std::array<int32_t, weights::kEngramNgramLimit> classes;
   std::byte* const* pages = pages_.of(run.sequence);
   for (size_t i = 0; i < hash_.ngram(); ++i) {
     classes[i] = i > position
