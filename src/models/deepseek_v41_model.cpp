@@ -12,10 +12,6 @@ namespace {
 
 constexpr uint32_t kQuantizerBlock = 32;
 
-size_t spare_rows(const weights::DeepseekV41Config& config) {
-  return std::max<size_t>(WindowCache::kSpareRows, config.dspark.block + 1);
-}
-
 }  // namespace
 
 DeepseekV41::DeepseekV41(weights::DeepseekV41Config config, const ModelOptions& options,
@@ -26,8 +22,8 @@ DeepseekV41::DeepseekV41(weights::DeepseekV41Config config, const ModelOptions& 
       rounding_(options.target, kQuantizerBlock),
       decoder_(config_.first_decoder_layer()),
       weights_(std::move(weights)),
-      window_format_(v41_block_shape(config_, options.kv).window),
-      windows_(spare_rows(config_)),
+
+      windows_(v41_spare_rows(config_)),
       streams_(config_.hyper, config_.hidden, config_.norm_eps, options.target, rounding_, work_),
       block_(v41_block_shape(config_, options.kv), options.target, rounding_, work_, profile_),
       entries_(config_, options.kv, options.target, rounding_, work_, profile_),
@@ -36,18 +32,12 @@ DeepseekV41::DeepseekV41(weights::DeepseekV41Config config, const ModelOptions& 
 
 Result<void> DeepseekV41::create(std::optional<EngramHash> hash) {
   const size_t rows = options_.max_rows, threads = work_.pool().thread_count();
-  entries_.declare(layout_, windows_);
-  for (uint32_t layer = 0; layer < config_.layers; ++layer) {
-    window_rings_.push_back(windows_.add(layout_, "layer " + std::to_string(layer) + " window",
-                                         config_.window, window_format_.row_bytes()));
-  }
-  const size_t stages = weights_.dspark ? weights_.dspark->stages.size() : 0;
-  for (size_t stage = 0; stage < stages; ++stage) {
-    drafter_rings_.push_back(windows_.add(layout_, "drafter " + std::to_string(stage) + " window",
-                                          config_.window, window_format_.row_bytes()));
-  }
-  if (hash.has_value()) {
-    engram_stream_ = Engram::declare(layout_);
+  V41CachePlan plan = plan_v41_cache(config_, options_.kv, windows_);
+  layout_ = std::move(plan.layout);
+  window_rings_ = std::move(plan.windows);
+  drafter_rings_ = std::move(plan.drafters);
+  if (plan.engram) {
+    engram_stream_ = *plan.engram;
     engram_.emplace(std::move(*hash), config_, options_.target, rounding_, work_, profile_);
     TRY(engram_->create(rows, threads, std::move(weights_.engram_reader)));
   }
@@ -56,7 +46,7 @@ Result<void> DeepseekV41::create(std::optional<EngramHash> hash) {
   TRY(windows_.create(rows));
   TRY(streams_.create(rows));
   TRY(block_.create(rows, threads));
-  TRY(entries_.create(rows, threads));
+  TRY(entries_.create(std::move(plan.sources), rows, threads));
   TRY(selection_.create(rows));
   hidden_ = TRY(Buffer::create(rows * config_.hidden * sizeof(float)));
   out_ = TRY(Buffer::create(rows * config_.hidden * sizeof(float)));

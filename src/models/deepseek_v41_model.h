@@ -94,7 +94,6 @@ class DeepseekV41 final : public Model {
   const Rounding rounding_;
   const size_t decoder_;  // first decoder layer
   DeepseekV41Weights weights_;
-  const kernels::LatentFormat window_format_;
 
   // Set by create().
   cache::CacheLayout layout_;

@@ -6,6 +6,7 @@
 
 #include "models/resident_experts.h"
 #include "models/streamed_experts.h"
+#include "models/v41_cache.h"
 
 namespace deepinfer::models {
 namespace {
@@ -214,9 +215,7 @@ LatentBlockShape v41_block_shape(const DeepseekV41Config& config, KvMode kv) {
           .norm_eps = static_cast<float>(config.norm_eps),
           .norm_heads = false,
           .plain_o_a_input = false,
-          .window = {.code = kv == KvMode::f32 ? kernels::LatentCode::f32 : kernels::LatentCode::q8,
-                     .width = config.head_dim,
-                     .rope = 0}};
+          .window = v41_window_format(config, kv)};
 }
 
 Result<DeepseekV41Weights> load_deepseek_v41_weights(const weights::Checkpoint& checkpoint,

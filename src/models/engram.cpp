@@ -71,11 +71,6 @@ Result<void> Engram::create(size_t max_rows, size_t threads,
 
 size_t Engram::bytes() const { return rows_.size() + key_value_.size() + fetched_.size(); }
 
-size_t Engram::declare(cache::CacheLayout& layout) {
-  layout.growing.push_back({"engram token classes", cache::kTokensPerPage * sizeof(int32_t)});
-  return layout.growing.size() - 1;
-}
-
 void Engram::remember(std::span<const StepRun> runs, std::span<const int32_t> ids,
                       std::span<const uint8_t> image, size_t stream) {
   pages_.begin(runs, stream);

@@ -55,9 +55,6 @@ class Engram {
 
   uint64_t bytes_read() const { return bytes_read_; }  // by the disk reader
 
-  // Declares the growing stream of classes. Returns its index.
-  static size_t declare(cache::CacheLayout& layout);
-
   // Writes the classes of the step's rows; image [rows]: 1 where the position is of an image.
   void remember(std::span<const StepRun> runs, std::span<const int32_t> ids,
                 std::span<const uint8_t> image, size_t stream);

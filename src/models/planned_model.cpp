@@ -7,6 +7,7 @@
 #include "models/deepseek_v4_cache.h"
 #include "models/memory_plan.h"
 #include "models/mla_layer.h"
+#include "models/v41_cache.h"
 #include "models/window_cache.h"
 
 namespace deepinfer::models {
@@ -45,37 +46,9 @@ Result<cache::CacheLayout> cache_of(const weights::DeepseekV4Config& config, KvM
   return TRY(plan_v4_cache(config, kv, windows)).layout;
 }
 
-kernels::LatentFormat entry_format(const weights::DeepseekV41Config& config, KvMode kv) {
-  const auto compressed = config.fp4_sparse_kv ? kernels::LatentCode::q4e : kernels::LatentCode::q8;
-  return {.code = kv == KvMode::f32 ? kernels::LatentCode::f32 : compressed,
-          .width = config.head_dim,
-          .rope = 0};
-}
-
 Result<cache::CacheLayout> cache_of(const weights::DeepseekV41Config& config, KvMode kv) {
-  const kernels::LatentFormat entry = entry_format(config, kv);
-  const kernels::LatentFormat key = {
-      .code = kv == KvMode::f32 ? kernels::LatentCode::f32 : kernels::LatentCode::q4u,
-      .width = config.indexer.dim,
-      .rope = 0};
-  WindowCache windows(spare_rows(config.dspark));
-  cache::CacheLayout layout;
-  for (const uint32_t source : config.kv_sources) {
-    const size_t ratio = config.ratios[source];
-    const size_t per_page = cache::kTokensPerPage / ratio;
-    layout.growing.push_back({"entries", per_page * entry.row_bytes()});
-    layout.growing.push_back({"index keys", per_page * key.row_bytes()});
-    if (ratio == 1) continue;
-    windows.add(layout, "open block", ratio, size_t{2} * config.head_dim * sizeof(float));
-  }
-  const size_t window_row = v41_block_shape(config, kv).window.row_bytes();
-  for (uint32_t layer = 0; layer < config.layers; ++layer) {
-    windows.add(layout, "window", config.window, window_row);
-  }
-  if (!config.engram.layers.empty()) {
-    layout.growing.push_back({"token classes", cache::kTokensPerPage * sizeof(int32_t)});
-  }
-  return layout;
+  WindowCache windows(v41_spare_rows(config));
+  return plan_v41_cache(config, kv, windows).layout;
 }
 
 }  // namespace

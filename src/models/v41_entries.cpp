@@ -1,21 +1,11 @@
 #include "models/v41_entries.h"
 
 #include <array>
+#include <utility>
 
 #include "base/check.h"
 
 namespace deepinfer::models {
-namespace {
-
-using kernels::LatentCode;
-
-LatentCode entry_code(const weights::DeepseekV41Config& config, KvMode kv) {
-  if (kv == KvMode::f32) return LatentCode::f32;
-  return config.fp4_sparse_kv ? LatentCode::q4e : LatentCode::q8;
-}
-
-}  // namespace
-
 V41Entries::V41Entries(const weights::DeepseekV41Config& config, KvMode kv, kernels::Target target,
                        Rounding rounding, RowWork& work, Profile& profile)
     : hidden_(config.hidden),
@@ -24,37 +14,16 @@ V41Entries::V41Entries(const weights::DeepseekV41Config& config, KvMode kv, kern
       eps_(static_cast<float>(config.norm_eps)),
       target_(target),
       rounding_(rounding),
-      entry_format_{.code = entry_code(config, kv), .width = config.head_dim, .rope = 0},
-      key_format_{.code = kv == KvMode::f32 ? LatentCode::f32 : LatentCode::q4u,
-                  .width = config.indexer.dim,
-                  .rope = 0},
+      entry_format_(v41_entry_format(config, kv)),
+      key_format_(v41_key_format(config, kv)),
       latent_ops_(kernels::latent_row_ops(target.isa)),
       softmax_pool_(kernels::softmax_pool(target.isa)),
       work_(work),
-      profile_(profile),
-      source_layers_(config.kv_sources) {
-  for (uint32_t layer : source_layers_) source_ratios_.push_back(config.ratios[layer]);
-}
+      profile_(profile) {}
 
-void V41Entries::declare(cache::CacheLayout& layout, WindowCache& windows) {
-  for (size_t i = 0; i < source_layers_.size(); ++i) {
-    const std::string where = "layer " + std::to_string(source_layers_[i]);
-    V41EntryStreams streams;
-    streams.ratio = source_ratios_[i];
-    streams.per_page = cache::kTokensPerPage / streams.ratio;
-    streams.entries = layout.growing.size();
-    layout.growing.push_back({where + " entries", streams.per_page * entry_format_.row_bytes()});
-    streams.keys = layout.growing.size();
-    layout.growing.push_back({where + " index keys", streams.per_page * key_format_.row_bytes()});
-    if (streams.ratio > 1) {
-      streams.pending =
-          windows.add(layout, where + " open block", streams.ratio, 2 * dim_ * sizeof(float));
-    }
-    streams_.push_back(streams);
-  }
-}
-
-Result<void> V41Entries::create(size_t max_rows, size_t threads) {
+Result<void> V41Entries::create(std::vector<V41EntryStreams> streams, size_t max_rows,
+                                size_t threads) {
+  streams_ = std::move(streams);
   pooled_ = TRY(Buffer::create(max_rows * dim_ * sizeof(float)));
   keys_ = TRY(Buffer::create(max_rows * key_dim_ * sizeof(float)));
   angles_ = TRY(Buffer::create(threads * dim_ * sizeof(float)));

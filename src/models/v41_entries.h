@@ -28,25 +28,17 @@
 #include "models/rounding.h"
 #include "models/row_work.h"
 #include "models/step_runs.h"
+#include "models/v41_cache.h"
 #include "models/window_cache.h"
 
 namespace deepinfer::models {
-
-// Where one source keeps what it makes.
-struct V41EntryStreams {
-  size_t ratio = 1;
-  size_t per_page = 0;            // entries, and keys, of a page
-  size_t entries = 0, keys = 0;   // growing streams
-  std::optional<size_t> pending;  // ring of WindowCache, rows [s | k]; ratio 2
-};
 
 class V41Entries {
  public:
   V41Entries(const weights::DeepseekV41Config& config, KvMode kv, kernels::Target target,
              Rounding rounding, RowWork& work, Profile& profile);
-  // Declares the streams of all sources.
-  void declare(cache::CacheLayout& layout, WindowCache& windows);
-  Result<void> create(size_t max_rows, size_t threads);
+  // streams: of all sources.
+  Result<void> create(std::vector<V41EntryStreams> streams, size_t max_rows, size_t threads);
   size_t bytes() const;
 
   const V41EntryStreams& streams(size_t source) const { return streams_[source]; }
@@ -79,7 +71,6 @@ class V41Entries {
   const kernels::SoftmaxPool softmax_pool_;
   RowWork& work_;
   Profile& profile_;
-  std::vector<uint32_t> source_layers_, source_ratios_;
   std::vector<V41EntryStreams> streams_;  // [sources]
   std::vector<Made> made_;
   PageLists entry_pages_, key_pages_;
