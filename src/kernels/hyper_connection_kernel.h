@@ -13,8 +13,8 @@
 
 namespace deepinfer::kernels {
 
-// 8 KB of a row: four rows stay in L1 while the outputs pass.
-inline constexpr size_t kHyperSegment = 2048;
+// 4 KB of a row: four rows and four outputs stay in L1 together.
+inline constexpr size_t kHyperSegment = 1024;
 
 struct HyperTile {
   const float* fn = nullptr;    // [outputs][width]

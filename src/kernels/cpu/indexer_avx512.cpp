@@ -13,7 +13,7 @@
 namespace deepinfer::kernels::avx512 {
 namespace {
 // Heads that go together: their sums and dots fill the registers.
-inline constexpr size_t kCodeHeads = 4;
+inline constexpr size_t kCodeHeads = 8;
 inline constexpr size_t kFloatHeads = 8;
 #include "kernels/cpu/indexer.inc"
 }  // namespace
