@@ -89,7 +89,8 @@ class Pools:
         if dtype == "I8":  # two FP4 codes
             return rng.randbytes(POOL)
         if dtype == "F8_E8M0":
-            return bytes(127 + round(math.log2(sigma)) + step for step in rng.choices((-1, 0, 0), k=65537))
+            middle = 127 + round(math.log2(sigma))
+            return bytes(middle + step for step in rng.choices((-1, 0, 0), k=65537))
         if dtype == "I64":
             rows = [rng.sample(range(distinct), PER_TOKEN) for _ in range(4099)]
             return b"".join(struct.pack(f"<{PER_TOKEN}q", *row) for row in rows)
@@ -236,7 +237,8 @@ class Model:
                 rows = sum(primes[layer])
                 self.groups.append([
                     Tensor(p + "engram.embed.weight", "F8_E4M3", [rows, ENGRAM_DIM], hole=True),
-                    Tensor(p + "engram.embed.scale", "F8_E8M0", [rows, ENGRAM_DIM // 32], hole=True),
+                    Tensor(p + "engram.embed.scale", "F8_E8M0", [rows, ENGRAM_DIM // 32],
+                           hole=True),
                 ])
                 self.fp8(p + "engram.wkv", (STREAMS + 1) * s["hidden"],
                          (NGRAM - 1) * ENGRAM_HEADS * ENGRAM_DIM)

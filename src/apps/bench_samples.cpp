@@ -89,14 +89,14 @@ Result<double> sample_disk(const weights::Checkpoint& checkpoint, size_t piece_b
                            size_t total_bytes, uint64_t seed) {
   constexpr size_t kAlignment = 4096;
   constexpr size_t kTogether = 8;
-  const size_t piece = std::max(piece_bytes / kAlignment, size_t{1}) * kAlignment;
   std::vector<uint64_t> sizes(checkpoint.files().size(), 0);
   for (const weights::NamedTensor& tensor : checkpoint.tensors()) {
     sizes[tensor.file] = std::max(sizes[tensor.file], tensor.file_offset + tensor.view.bytes());
   }
   const size_t file = static_cast<size_t>(std::ranges::max_element(sizes) - sizes.begin());
-  if (sizes[file] < piece) {
-    return Error::unsupported(checkpoint.path(), fmt::format("no file of {} bytes", piece));
+  const size_t piece = std::min<uint64_t>(piece_bytes, sizes[file]) / kAlignment * kAlignment;
+  if (piece == 0) {
+    return Error::unsupported(checkpoint.path(), "no file is large enough to measure the disk");
   }
   const auto reader = TRY(weights::DiskReader::open(checkpoint.files(), {}));
   Buffer target = TRY(Buffer::create(kTogether * piece));

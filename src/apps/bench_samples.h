@@ -37,7 +37,7 @@ struct StreamSample {
 Result<StreamSample> sample_stream(llm::Llm& llm);
 
 // Bytes per second of the files that hold the weights, read past the page cache in random pieces
-// of piece_bytes, `total_bytes` in all.
+// of piece_bytes (less when no file is as large), `total_bytes` in all.
 Result<double> sample_disk(const weights::Checkpoint& checkpoint, size_t piece_bytes,
                            size_t total_bytes, uint64_t seed);
 

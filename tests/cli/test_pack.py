@@ -1,4 +1,4 @@
-"""Packed checkpoints and streamed experts: the same answers, bit for bit, and errors that say where."""
+"""Packed checkpoints, streamed experts: the same answers bit for bit, errors that say where."""
 
 import json
 import pathlib
