@@ -3,6 +3,7 @@
 #include "llm/prompt_images.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdint>
 #include <cstring>
@@ -47,7 +48,7 @@ void add_tensors(const std::string& path, Wanted wanted, ordered_json& header, s
 
 // The text model of the V4.1 goldens whose width is that of the vision goldens, with both.
 std::string make_checkpoint() {
-  const std::string folder = testing::TempDir() + "v41_with_vision";
+  const std::string folder = testing::TempDir() + "v41_with_vision_" + std::to_string(::getpid());
   std::filesystem::create_directories(folder);
   ordered_json config = ordered_json::parse(bytes_of(kGolden + "deepseek_v41/long/config.json"));
   const ordered_json vision = ordered_json::parse(bytes_of(kGolden + "vision/config.json"));
