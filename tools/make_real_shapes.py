@@ -267,11 +267,11 @@ def engram_multipliers(layer):
     return [rng.randrange(0, (2**63 - 1) // CLASSES // 2) * 2 + 1 for _ in range(NGRAM)]
 
 
-def engram_rows(ids, multipliers, primes):
+def engram_rows(ids, multipliers, primes, class_count):
     """The table rows that the ids address, one after the other from position 0."""
-    classes, rows = [token % CLASSES for token in ids], set()
+    classes, rows = [token % class_count for token in ids], set()
     for at in range(len(classes)):
-        value = lambda back: classes[at - back] if at >= back else PAD % CLASSES
+        value = lambda back: classes[at - back] if at >= back else PAD
         mixed = value(0) * multipliers[0]
         for n in range(1, NGRAM):
             mixed ^= value(n) * multipliers[n]
@@ -348,7 +348,8 @@ def config_of(options, s):
     if options.model == "v41":
         first = next(i for i, ratio in enumerate(s["layers"]) if ratio == 1)
         text.update(kv_source_layer_ids=s["kv"], index_source_layer_ids=s["index"],
-                    candidate_source_layer_id=first, engram_layer_ids=s["engram"],
+                    candidate_source_layer_id=first,
+                    engram_compressed_vocab_size=s["classes"], engram_layer_ids=s["engram"],
                     engram_num_embeddings=[sum(p) for p in s["primes"].values()])
         config.pop("vision_config", None)
         config.pop("image_token_id", None)
@@ -386,15 +387,16 @@ def write_checkpoint(options):
     os.makedirs(options.out, exist_ok=True)
     model = Model(s)
     if options.model == "v41":
+        s["classes"] = min(CLASSES, s["vocab"])
         s["primes"] = engram_primes(s["engram"])
         multipliers = {layer: engram_multipliers(layer) for layer in s["engram"]}
         for layer in s["engram"]:
-            rows = engram_rows(options.ids, multipliers[layer], s["primes"][layer])
+            rows = engram_rows(options.ids, multipliers[layer], s["primes"][layer], s["classes"])
             rows_of[f"layers.{layer}.engram.embed.weight"] = rows
             rows_of[f"layers.{layer}.engram.embed.scale"] = rows
         model.v41(s["primes"])
         write_json(os.path.join(options.out, "engram.json"),
-                   {"token_map": [token % CLASSES for token in range(s["vocab"])],
+                   {"token_map": [token % s["classes"] for token in range(s["vocab"])],
                     "multipliers": multipliers, "primes": s["primes"]})
     else:
         model.v4()
