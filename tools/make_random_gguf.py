@@ -2,10 +2,12 @@
 """Writes a GGUF file of a realistic shape with random weights, for speed measurements.
 
   tools/make_random_gguf.py --shape dense-1b --type Q4_0 --out dense-1b.Q4_0.gguf
+  tools/make_random_gguf.py --shape v4-flash-8 --type MXFP4 --out v4-flash-8.gguf
 
 The text such a model generates is noise, but activations stay finite and of ordinary size, so
 every kernel does ordinary work, and any program that reads GGUF loads the file. One type holds
 all matrices (embedding and output too, unless --embedding-type says otherwise); norms are F32.
+Models with experts store those in --type and the rest in --embedding-type (default Q8_0).
 The same arguments always give the same bytes. Needs nothing but Python; memory stays small.
 
 How the weights are made: for each standard deviation a pool of random blocks, tiled over the
@@ -138,6 +140,15 @@ def make_bf16(rng, sigma, count):
     return bytes(out)
 
 
+EXPERTS_USED = 6
+
+
+def make_expert_ids(rng, experts, count):
+    """Rows of distinct expert ids, as hash layers keep them for each token; experts: how many."""
+    rows = [rng.sample(range(int(experts)), EXPERTS_USED) for _ in range(4099)]
+    return b"".join(struct.pack(f"<{EXPERTS_USED}i", *row) for row in rows)
+
+
 @dataclasses.dataclass(frozen=True)
 class BlockType:
     id: int  # ggml_type
@@ -155,6 +166,7 @@ TYPES = {
     "Q8_0": BlockType(8, 7, 32, 34, make_q8_0),
     "Q4_K": BlockType(12, 14, 256, 144, make_q4_k),
     "Q6_K": BlockType(14, 18, 256, 210, make_q6_k),
+    "I32": BlockType(26, 0, 1, 4, make_expert_ids),
     "BF16": BlockType(30, 32, 1, 2, make_bf16),
     "MXFP4": BlockType(39, 38, 32, 17, make_mxfp4),
 }
@@ -163,12 +175,15 @@ TYPES = {
 # --- Model shapes --------------------------------------------------------------------------
 
 
+ZEROS = -1.0
+
+
 @dataclasses.dataclass(frozen=True)
 class Tensor:
     name: str
     shape: tuple  # fastest dimension first, as in the file: (inputs, outputs)
     type: str
-    sigma: float  # standard deviation; 0 means all ones
+    sigma: float  # standard deviation; 0 means all ones, ZEROS all zeros
 
     @property
     def value_count(self):
@@ -238,9 +253,127 @@ def dense(options, hidden, layers, heads, kv_heads, head_size, ffn, vocabulary):
     return Model("llama", metadata, vocabulary, tensors)
 
 
+def v4_attention(prefix, ratio, edge):
+    """Attention of one layer of V4-Flash with its compressor and, for ratio 4, its indexer."""
+    hidden, head, groups, rank, index_heads, index_head = 4096, 512, 8, 1024, 64, 128
+    tensors = [
+        norm(prefix + "attn_norm.weight", hidden),
+        Tensor(prefix + "attn_sinks.weight", (64,), "F32", ZEROS),
+        matrix(prefix + "attn_q_a.weight", hidden, 1024, edge),
+        norm(prefix + "attn_q_a_norm.weight", 1024),
+        matrix(prefix + "attn_q_b.weight", 1024, 64 * head, edge),
+        matrix(prefix + "attn_kv.weight", hidden, head, edge),
+        norm(prefix + "attn_kv_a_norm.weight", head),
+        matrix(prefix + "attn_output_a.weight", 64 // groups * head, groups * rank, edge),
+        matrix(prefix + "attn_output_b.weight", groups * rank, hidden, edge),
+    ]
+    parts = [("attn_compressor_", head)] if ratio else []
+    if ratio == 4:
+        tensors += [
+            matrix(prefix + "indexer.proj.weight", hidden, index_heads, edge),
+            matrix(prefix + "indexer.attn_q_b.weight", 1024, index_heads * index_head, edge),
+        ]
+        parts.append(("indexer_compressor_", index_head))
+    for name, size in parts:
+        width = size * (2 if ratio == 4 else 1)
+        tensors += [
+            matrix(prefix + name + "kv.weight", hidden, width, edge),
+            matrix(prefix + name + "gate.weight", hidden, width, edge),
+            Tensor(prefix + name + "ape.weight", (width, ratio), "F32", 0.02),
+            norm(prefix + name + "norm.weight", size),
+        ]
+    return tensors
+
+
+def v4_experts(prefix, layer, experts, vocabulary, kind, edge):
+    hidden, width = 4096, 2048
+    tensors = [matrix(prefix + "ffn_gate_inp.weight", hidden, experts, "F32")]
+    if layer < 3:
+        ids = Tensor(prefix + "ffn_gate_tid2eid.weight", (EXPERTS_USED, vocabulary), "I32",
+                     float(experts))
+        tensors.append(ids)
+    else:
+        tensors.append(Tensor(prefix + "exp_probs_b.bias", (experts,), "F32", ZEROS))
+    tensors.append(norm(prefix + "ffn_norm.weight", hidden))
+    for name, inputs, outputs in (("gate", hidden, width), ("up", hidden, width),
+                                  ("down", width, hidden)):
+        sigma = 1.0 / math.sqrt(inputs)
+        tensors += [
+            Tensor(f"{prefix}ffn_{name}_exps.weight", (inputs, outputs, experts), kind, sigma),
+            matrix(f"{prefix}ffn_{name}_shexp.weight", inputs, outputs, edge),
+        ]
+    return tensors
+
+
+def v4_flash(options, layers, experts, vocabulary):
+    """The first layers of DeepSeek-V4-Flash in its true widths, with fewer experts."""
+    hidden, streams, mixes = 4096, 4, 24
+    kind, edge = options.type, options.embedding_type
+    ratios = [0, 0, *[4, 128] * layers][:layers]
+    tensors = [
+        Tensor("token_embd.weight", (hidden, vocabulary), edge, 0.02),
+        norm("output_norm.weight", hidden),
+        matrix("output.weight", hidden, vocabulary, edge),
+        matrix("output_hc_fn.weight", streams * hidden, streams, "F32"),
+        Tensor("output_hc_base.weight", (streams,), "F32", ZEROS),
+        norm("output_hc_scale.weight", 1),
+    ]
+    for layer, ratio in enumerate(ratios):
+        prefix = f"blk.{layer}."
+        tensors += v4_attention(prefix, ratio, edge)
+        for part in ("attn", "ffn"):
+            tensors += [
+                matrix(f"{prefix}hc_{part}_fn.weight", streams * hidden, mixes, "F32"),
+                Tensor(f"{prefix}hc_{part}_base.weight", (mixes,), "F32", ZEROS),
+                norm(f"{prefix}hc_{part}_scale.weight", 3),
+            ]
+        tensors += v4_experts(prefix, layer, experts, vocabulary, kind, edge)
+    metadata = {
+        "block_count": layers,
+        "context_length": 65536,
+        "embedding_length": hidden,
+        "feed_forward_length": 2048,
+        "attention.head_count": 64,
+        "attention.head_count_kv": 1,
+        "attention.key_length": 512,
+        "attention.value_length": 512,
+        "attention.layer_norm_rms_epsilon": 1e-6,
+        "attention.q_lora_rank": 1024,
+        "attention.sliding_window": 128,
+        "attention.output_group_count": 8,
+        "attention.output_lora_rank": 1024,
+        "attention.compress_rope_freq_base": 160000.0,
+        "attention.compress_ratios": ratios,
+        "attention.indexer.head_count": 64,
+        "attention.indexer.key_length": 128,
+        "attention.indexer.top_k": 512,
+        "rope.dimension_count": 64,
+        "rope.freq_base": 10000.0,
+        "hyper_connection.count": streams,
+        "hyper_connection.sinkhorn_iterations": 20,
+        "hyper_connection.epsilon": 1e-6,
+        "hash_layer_count": 3,
+        "expert_count": experts,
+        "expert_used_count": EXPERTS_USED,
+        "expert_shared_count": 1,
+        "expert_feed_forward_length": 2048,
+        "expert_weights_scale": 1.5,
+        "expert_weights_norm": True,
+        "expert_gating_func": 4,  # square root of softplus
+        "swiglu_clamp_exp": [10.0] * layers,
+        "swiglu_clamp_shexp": [10.0] * layers,
+        "vocab_size": vocabulary,
+    }
+    return Model("deepseek4", metadata, vocabulary, tensors)
+
+
 SHAPES = {
     # Llama-3.2-1B with an untied output: 1.24 B parameters are read for each token.
     "dense-1b": lambda o: dense(o, 2048, 16, 32, 8, 64, 8192, 128256),
+    # Eight layers of V4-Flash with 32 experts each: 6.4 GB with MXFP4 experts.
+    "v4-flash-8": lambda o: v4_flash(o, 8, 32, 129280),
+    # Its first four layers with 8 experts and a small vocabulary: 1 GB.
+    "v4-flash-4": lambda o: v4_flash(o, 4, 8, 2048),
     # For tests of programs and scripts, a megabyte or two.
     "dense-tiny": lambda o: dense(o, 256, 2, 4, 2, 64, 512, 1024),
 }
@@ -303,7 +436,7 @@ def entry(key, value):
         return text(key) + struct.pack("<If", F32, value)
     if isinstance(value, str):
         return text(key) + struct.pack("<I", STRING) + text(value)
-    item = STRING if isinstance(value[0], str) else I32
+    item = {str: STRING, float: F32, int: I32}[type(value[0])]
     head = text(key) + struct.pack("<IIQ", ARRAY, item, len(value))
     if item == STRING:
         return head + b"".join(text(v) for v in value)
@@ -366,11 +499,12 @@ class Pools:
 
 def write_tensor(file, tensor, pools, rng):
     left = tensor.byte_count
-    if tensor.sigma == 0.0:
-        file.write(struct.pack("<f", 1.0) * tensor.value_count)
+    if tensor.sigma in (0.0, ZEROS):
+        value = 1.0 if tensor.sigma == 0.0 else 0.0
+        file.write(struct.pack("<f", value) * tensor.value_count)
     else:
         pool = memoryview(pools.of(tensor))
-        block = TYPES[tensor.type].bytes
+        block = EXPERTS_USED * 4 if tensor.type == "I32" else TYPES[tensor.type].bytes
         position = rng.randrange(len(pool) // block) * block
         while left > 0:
             part = pool[position : position + left]
@@ -400,14 +534,15 @@ def arguments():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    types = [name for name in TYPES if name != "F32"] + ["F32"]
+    types = [name for name in TYPES if name not in ("F32", "I32")] + ["F32"]
     parser.add_argument("--shape", choices=SHAPES, default="dense-1b")
     parser.add_argument("--type", choices=types, required=True, help="of the matrices")
-    parser.add_argument("--embedding-type", choices=types, help="default: as --type")
+    parser.add_argument("--embedding-type", choices=types, help="default: as --type, Q8_0 for MXFP4")
     parser.add_argument("--out", required=True, metavar="FILE")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    options.embedding_type = options.embedding_type or options.type
+    edge = "Q8_0" if options.type == "MXFP4" else options.type
+    options.embedding_type = options.embedding_type or edge
     return options
 
 

@@ -346,7 +346,7 @@ def config_of(options, s):
     for key in [key for key in text if key.startswith("dspark_")]:
         del text[key]
     if options.model == "v41":
-        first = next(i for i, ratio in enumerate(s["layers"]) if ratio == 1)
+        first = next((i for i, ratio in enumerate(s["layers"]) if ratio == 1), None)
         text.update(kv_source_layer_ids=s["kv"], index_source_layer_ids=s["index"],
                     candidate_source_layer_id=first,
                     engram_compressed_vocab_size=s["classes"], engram_layer_ids=s["engram"],
