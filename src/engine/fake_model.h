@@ -34,8 +34,8 @@ class FakeModel final : public models::Model {
   size_t decoder_rows = 0, encoder_rows = 0;
   // Rows with this id make forward() fail, or give logits that are NaN.
   std::optional<int32_t> fails_on, nan_on;
-  bool fails_once = false;  // the next step of two sequences or more fails, after it wrote
-  ManualClock* clock = nullptr;                               // advanced by 10 ms in each forward()
+  bool fails_once = false;       // the next step of two sequences or more fails, after it wrote
+  ManualClock* clock = nullptr;  // advanced by 10 ms in each forward()
   size_t most_rows = 0, most_wanted = 0, most_sequences = 0;  // of one step, so far
 
   static std::vector<float> logits_after(const std::vector<int32_t>& ids, size_t vocab = kVocab) {

@@ -27,7 +27,7 @@ struct IndexCodes {
                                      // elements, doubled, a signed byte each
   const int32_t* offsets = nullptr;  // [heads][width/32]: minus 12 times the block's sum of codes;
                                      // AVX2: in the low int16 of two
-  const float* scales = nullptr;  // [heads][width/32]: a quarter of the block's scale
+  const float* scales = nullptr;     // [heads][width/32]: a quarter of the block's scale
 };
 
 // Entries [first, first + count) of one query.

@@ -84,13 +84,12 @@ class ModelRunner {
     runner.checkpoint_ =
         std::make_unique<weights::Checkpoint>(value_or_die(weights::Checkpoint::open(path)));
     runner.threads_ = value_or_die(ThreadPool::create({.threads = options.threads}));
-    runner.model_ = value_or_die(open_model(
-        *runner.checkpoint_,
-        {.target = {options.isa, options.numerics},
-         .kv = options.kv,
-         .max_rows = options.max_rows,
-         .stream_bytes = options.stream_bytes},
-        *runner.threads_));
+    runner.model_ = value_or_die(open_model(*runner.checkpoint_,
+                                            {.target = {options.isa, options.numerics},
+                                             .kv = options.kv,
+                                             .max_rows = options.max_rows,
+                                             .stream_bytes = options.stream_bytes},
+                                            *runner.threads_));
     runner.pages_ =
         value_or_die(cache::PagePool::create(runner.model_->cache_layout(), options.pages));
     return runner;

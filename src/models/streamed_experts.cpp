@@ -74,7 +74,7 @@ struct StreamedExperts::State {
   Options options;
   ThreadPool* pool = nullptr;
   std::vector<ExpertTensors> experts;  // [blocks]
-  std::vector<uint32_t> first_block;          // [layers + 1]
+  std::vector<uint32_t> first_block;   // [layers + 1]
   SlotLayout layout;
   std::unique_ptr<weights::StreamedBlocks> blocks;
   struct Bound {

@@ -192,9 +192,9 @@ std::vector<std::string> include_findings(const std::vector<SourceFile>& files) 
     const std::vector<Include> includes = quoted_includes(file);
     for (const Include& include : includes) {
       const std::string in_src = "src/" + include.path;
-      const bool may_look_in_tests =
-          !file.path.starts_with("src/") || file.path.ends_with("_test.cpp") ||
-          file.path.ends_with("_test.h");
+      const bool may_look_in_tests = !file.path.starts_with("src/") ||
+                                     file.path.ends_with("_test.cpp") ||
+                                     file.path.ends_with("_test.h");
       const bool from_root = may_look_in_tests && known.contains(include.path);
       if (!known.contains(in_src) && !from_root) {
         findings.push_back(finding(file, include.line, "no file src/" + include.path));
