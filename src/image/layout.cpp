@@ -92,7 +92,7 @@ Result<Layout> layout_api(Size picture, const Geometry& geometry, const std::str
     if (longest <= kApiSide) return layout;
     const uint32_t long_side = kApiSide / geometry.patch * geometry.patch;
     const double wanted = static_cast<double>(std::min(grid.width, grid.height)) * long_side;
-    const auto rounded = static_cast<uint32_t>(wanted / longest + 0.5);
+    const auto rounded = static_cast<uint32_t>(std::trunc(wanted / longest + 0.5));
     const uint32_t short_side = divide_up(std::max(1u, rounded), geometry.patch) * geometry.patch;
     picture = grid.width >= grid.height ? Size{long_side, short_side} : Size{short_side, long_side};
   }

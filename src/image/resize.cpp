@@ -124,9 +124,9 @@ Taps native_taps(uint32_t inputs, uint32_t outputs) {
   std::vector<double> weights(taps.stride);
   for (uint32_t i = 0; i < outputs; ++i) {
     const double centre = (i + 0.5) * scale;
-    const int32_t low = std::max(0, static_cast<int32_t>(centre - support + 0.5));
-    const int32_t high =
-        std::min(static_cast<int32_t>(inputs), static_cast<int32_t>(centre + support + 0.5));
+    const int32_t low = std::max(0, static_cast<int32_t>(std::trunc(centre - support + 0.5)));
+    const int32_t high = std::min(static_cast<int32_t>(inputs),
+                                  static_cast<int32_t>(std::trunc(centre + support + 0.5)));
     const auto count = static_cast<uint32_t>(high - low);
     check(count <= taps.stride, "taps of a sample");
     double sum = 0.0;

@@ -42,7 +42,7 @@ Result<std::unique_ptr<PromptImages>> PromptImages::open(const weights::Checkpoi
       TRY(weights::read_vision_tensors(checkpoint, part.vision, part.text_hidden));
   auto encoder = TRY(
       models::VisionEncoder::create(tensors, part.vision, part.text_hidden, options.target, pool));
-  return std::unique_ptr<PromptImages>(new PromptImages(std::move(part), std::move(encoder)));
+  return std::unique_ptr<PromptImages>(new PromptImages(part, std::move(encoder)));
 }
 
 Result<engine::PromptImage> PromptImages::encode(const image::PreparedImage& prepared,

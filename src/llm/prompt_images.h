@@ -61,7 +61,7 @@ class PromptImages {
 
  private:
   PromptImages(weights::VisionPart part, std::unique_ptr<models::VisionEncoder> encoder)
-      : part_(std::move(part)), encoder_(std::move(encoder)) {}
+      : part_(part), encoder_(std::move(encoder)) {}
   Result<engine::PromptImage> encode(const image::PreparedImage& prepared, size_t start);
 
   weights::VisionPart part_;

@@ -69,7 +69,7 @@ Result<V4CachePlan> plan_v4_cache(const weights::DeepseekV4Config& config, KvMod
       block.index_keys = add_entries(plan.layout, windows, name + " index keys", ratio,
                                      config.indexer.dim, index_store(config.indexer, kv));
     }
-    plan.layers.push_back(std::move(block));
+    plan.layers.push_back(block);
   }
   const size_t stages = config.mtp ? 1 : config.dspark.stages;
   for (size_t s = 0; s < stages; ++s) {
@@ -77,7 +77,7 @@ Result<V4CachePlan> plan_v4_cache(const weights::DeepseekV4Config& config, KvMod
         config.mtp ? std::string("mtp window") : "dspark stage " + std::to_string(s) + " window";
     V4BlockCache block{.entries = {}, .index_keys = {}};
     block.window = windows.add(plan.layout, name, config.window - 1, row_bytes);
-    plan.drafts.push_back(std::move(block));
+    plan.drafts.push_back(block);
   }
   return plan;
 }

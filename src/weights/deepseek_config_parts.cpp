@@ -11,7 +11,6 @@
 namespace deepinfer::weights {
 namespace {
 
-using simdjson::dom::array;
 using simdjson::dom::element;
 
 Result<void> require_named(const Fields& fields, const char* key, std::string_view only) {

@@ -16,7 +16,6 @@ namespace {
 using simdjson::SUCCESS;
 using simdjson::dom::array;
 using simdjson::dom::element;
-using simdjson::dom::object;
 
 // The family, when it is one of these.
 Result<Family> read_llama_family(const Fields& fields) {
