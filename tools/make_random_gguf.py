@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# Budget: one generator; its shapes and block formats are tables.
 """Writes a GGUF file of a realistic shape with random weights, for speed measurements.
 
   tools/make_random_gguf.py --shape dense-1b --type Q4_0 --out dense-1b.Q4_0.gguf
@@ -537,11 +538,11 @@ def arguments():
     types = [name for name in TYPES if name not in ("F32", "I32")] + ["F32"]
     parser.add_argument("--shape", choices=SHAPES, default="dense-1b")
     parser.add_argument("--type", choices=types, required=True, help="of the matrices")
-    parser.add_argument("--embedding-type", choices=types, help="default: as --type, Q8_0 for MXFP4")
+    parser.add_argument("--embedding-type", choices=types, help="default: as --type; v4 shapes: Q8_0")
     parser.add_argument("--out", required=True, metavar="FILE")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    edge = "Q8_0" if options.type == "MXFP4" else options.type
+    edge = "Q8_0" if options.shape.startswith("v4") else options.type
     options.embedding_type = options.embedding_type or edge
     return options
 
