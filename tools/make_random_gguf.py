@@ -538,7 +538,7 @@ def arguments():
     types = [name for name in TYPES if name not in ("F32", "I32")] + ["F32"]
     parser.add_argument("--shape", choices=SHAPES, default="dense-1b")
     parser.add_argument("--type", choices=types, required=True, help="of the matrices")
-    parser.add_argument("--embedding-type", choices=types, help="default: as --type; v4 shapes: Q8_0")
+    parser.add_argument("--embedding-type", choices=types, help="default: --type; v4 shapes: Q8_0")
     parser.add_argument("--out", required=True, metavar="FILE")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
