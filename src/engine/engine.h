@@ -23,58 +23,18 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/hash.h"
+#include "base/metrics.h"
 #include "base/result.h"
+#include "base/thread_pool.h"
 #include "cache/page_pool.h"
+#include "cache/prefix_cache.h"
+#include "engine/request.h"
 #include "models/model.h"
 #include "sampling/sampler.h"
+#include "speculation/verifier.h"
 
 namespace deepinfer::engine {
-
-enum class FinishReason { none, stop, length, cancelled, error };
-std::string_view finish_reason_name(FinishReason reason);
-
-// A picture of a prompt: the rows that its positions take instead of embeddings of their ids.
-struct PromptImage {
-  size_t start = 0;                           // first position
-  std::vector<const float*> embeddings = {};  // one [hidden] a position
-  std::shared_ptr<const void> owner = {};     // keeps what the pointers show
-};
-
-struct Request {
-  uint64_t id = 0;                   // chosen by the caller, unique among the live ones
-  std::vector<int32_t> prompt = {};  // 1 .. context ids
-  sampling::Parameters sampling = {};
-  size_t max_tokens = 256;             // 0: the prompt is computed (and scored), nothing generated
-  std::vector<int32_t> stop_ids = {};  // the stop id itself is reported, with FinishReason::stop
-  bool ignore_eos = false;             // else the model's eos ids stop too
-  // Log-probability of each prompt id given those before, and sampling.top_logprobs alternatives.
-  bool want_prompt_logprobs = false;
-  // In the order of their positions, apart. A chunk never ends inside of one: its positions run in
-  // one step. The ids there are not read, and are valid ids. Not with want_prompt_logprobs.
-  std::vector<PromptImage> images = {};
-};
-
-struct RequestStats {
-  size_t prompt_tokens = 0;
-  size_t cached_tokens = 0;
-  size_t completion_tokens = 0;
-  double ttft_ms = 0;  // from add() to the first token
-  double tpot_ms = 0;  // mean time between later tokens, 0 when fewer than two
-};
-
-struct Event {
-  uint64_t request = 0;
-  // One new token; absent in an event that only ends the request.
-  bool has_token = false;
-  sampling::Sampled token = {};
-  // Prompt ids that were scored in this step: entry i is about prompt id `prompt_first + i`. The
-  // first id of a prompt has no score, so prompt_first is 1 or more.
-  size_t prompt_first = 0;
-  std::vector<sampling::Sampled> prompt_scores = {};
-  FinishReason finish = FinishReason::none;
-  std::string error = {};   // when finish == error
-  RequestStats stats = {};  // when finished
-};
 
 // Everything is bounded; computed from the options at create() and printed at start.
 struct Limits {
@@ -88,6 +48,12 @@ struct Limits {
   std::string text() const;  // one line
 };
 
+// How the loop runs. Both give the same events in the same order within a request.
+enum class LoopMode {
+  plain,       // plan, compute, sample, report: one after the other
+  overlapped,  // while step N computes, step N + 1 is planned and the events of N - 1 are delivered
+};
+
 class Engine {
  public:
   struct Options {
@@ -95,9 +61,21 @@ class Engine {
     size_t max_waiting = 65536;
     size_t max_rows = 512;  // no more than the model was opened for; bounds max_sequences too
     size_t context = 0;     // 0: the model's limit
-    size_t cache_bytes =
-        0;  // 0: max_sequences full contexts, 2 GiB and a quarter of the memory at most
+    // Of pages; 0: max_sequences full contexts, 2 GiB and a quarter of the memory at most.
+    size_t cache_bytes = 0;
+    // Frontiers kept for resuming, beside the pages; 0: none (each resume needs entries only, or
+    // starts cold).
+    uint64_t snapshot_bytes = 0;
+    bool prefix_cache = false;         // what ends stays in the pages until they are needed
+    Hash128 identity = {};             // of weights and cache formats: part of every prefix key
+    size_t snapshot_every_pages = 32;  // grid of resume points in long prompts; 0: no grid
+    LoopMode mode = LoopMode::plain;
+    speculation::Acceptance acceptance = speculation::Acceptance::sample_match;
+    double target_step_ms = 0;   // bounds prompt rows beside decoding ones; 0: none
+    uint32_t prefill_every = 4;  // steps in which a prompt gets its floor of rows at the latest
     kernels::Isa isa = kernels::Isa::ref;  // of the sampler
+    ThreadPool* pool = nullptr;  // samples the rows of a step in parallel; null: one by one
+    Metrics* metrics = nullptr;  // null: none are kept; must outlive the engine
   };
   // The model and the clock must outlive the engine. Fails (invalid) on options that contradict
   // each other, and (exhausted) when the pages cannot be reserved.
@@ -108,25 +86,35 @@ class Engine {
   const Limits& limits() const;
 
   // Refuses (invalid): an id in use, an empty prompt, ids outside the vocabulary, a prompt longer
-  // than the context, parameters out of range, images that overlap, leave the prompt or need more
-  // rows than a step has; (exhausted): too many waiting. Names the value and
-  // the limit. A prompt that fills the context ends with FinishReason::length and no token.
+  // than the context, parameters out of range, options that exclude each other, images that
+  // overlap, leave the prompt or need more rows than a step has; (exhausted): too many waiting.
+  // Names the value and the limit. A prompt that fills the context ends with FinishReason::length
+  // and no token.
   Result<void> add(Request request);
-  // Takes effect before the next step; unknown ids are not_found.
+  // Takes effect before the next step is launched; unknown ids are not_found.
   Result<void> cancel(uint64_t request);
 
   bool busy() const;
   // One forward pass; events go to `sink`. When the model fails, its rows are computed again
   // sequence by sequence, and those that fail alone too end with FinishReason::error; the error is
-  // returned when nothing is left.
-  Result<void> step(const std::function<void(Event)>& sink);
+  // returned when nothing is left. A sink that throws is a bug of the caller: the process ends.
+  Result<void> step(const Sink& sink);
+  // The step in flight is finished and its events delivered; for callers that stop stepping.
+  Result<void> drain(const Sink& sink);
 
   struct StepCounters {
-    uint64_t steps = 0, rows = 0, prefill_rows = 0, decode_rows = 0;
-    uint64_t preemptions = 0;                      // requests that gave their pages back
-    double compute_seconds = 0, plan_seconds = 0;  // in forward(), and all else
+    uint64_t steps = 0, rows = 0, prefill_rows = 0, decode_rows = 0, verify_rows = 0;
+    uint64_t accepted_rows = 0;   // drafted rows that stood
+    uint64_t discarded_rows = 0;  // computed for sequences that had ended
+    uint64_t preemptions = 0;     // requests that gave their pages back
+    double compute_seconds = 0;   // in forward()
+    double sample_seconds = 0;
+    double plan_seconds = 0;    // planning and delivering, whether overlapped or not
+    double bubble_seconds = 0;  // between the end of a step's sampling and the next forward()
   };
   const StepCounters& counters() const;
+  const cache::PrefixCache* prefix_cache() const;  // null without
+  // Pages held by sequences; those that only the prefix cache holds do not count.
   size_t pages_in_use() const;
   // Of pages, sequences and queues; a violation ends the process. For tests.
   void check_invariants() const;

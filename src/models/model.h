@@ -18,6 +18,7 @@
 #include "base/result.h"
 #include "base/thread_pool.h"
 #include "cache/page_pool.h"
+#include "cache/sequence_start.h"
 #include "kernels/isa.h"
 #include "kernels/matmul.h"
 #include "weights/checkpoint.h"
@@ -25,18 +26,7 @@
 
 namespace deepinfer::models {
 
-// What exists of a sequence's past; constant while the sequence lives. All zero for the classic
-// families and for a sequence computed in full. Source: spec v41.md 4.9, 5.3.
-struct SequenceStart {
-  // First position whose window rows exist: a resumed sequence was restored from its growing
-  // entries and computes from here with empty windows.
-  uint64_t window = 0;
-  // First position that runs the decoder layers (V4.1): rows below only feed the shared cache, and
-  // the decoder's windows start here. Rows below must not want logits.
-  uint64_t decoder = 0;
-  // Growing entries of tokens below were restored: they are read and not written.
-  uint64_t entries = 0;
-};
+using SequenceStart = cache::SequenceStart;
 
 // Set by the engine, read by the model.
 struct StepBatch {
@@ -104,6 +94,14 @@ class Model {
   // later tokens, come out exactly as if all had (SequenceStart::decoder); 0: no such layers, every
   // position runs every layer.
   virtual uint64_t decoder_tail() const { return 0; }
+  // Positions before a resume point from which on rows must run again (SequenceStart::window, with
+  // all entries restored) so that everything from the resume point on comes out exactly as if
+  // computed in full; 0: entries are all there is to a past; UINT64_MAX: windows cannot be computed
+  // again from entries, only a snapshot of the frontier helps.
+  virtual uint64_t exact_replay() const { return 0; }
+  // Last positions of a prompt that a bounded replay computes when all entries are restored
+  // (approximate by design, spec v41.md 5.3); 0: not for this family.
+  virtual uint64_t bounded_replay() const { return 0; }
   // Drafted rows that a step may append and set_length() then forget; 0: only whole steps.
   virtual size_t rollback_rows() const { return SIZE_MAX; }
   // Bytes the model holds in all (weights and workspace).
@@ -112,7 +110,9 @@ class Model {
   virtual StreamCounters stream_counters() const { return {}; }
 
   // Writes the cache entries of all rows and the wanted logits. Does not change length() of the
-  // caches. Fails (internal, naming layer and operation) when a value is NaN or infinite.
+  // caches. Fails (internal, naming layer and operation) when a value is NaN or infinite. A step
+  // that fails leaves every frontier as it was and entries below length() untouched: the same rows
+  // can be computed again, together or sequence by sequence.
   virtual Result<void> forward(const StepBatch& batch, StepOutput& output) = 0;
 
   virtual void set_profiling(bool on) = 0;

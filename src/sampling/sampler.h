@@ -27,6 +27,18 @@ namespace deepinfer::sampling {
 
 inline constexpr int32_t kMaxTopLogprobs = 20;
 
+// Which distribution reported log-probabilities are of.
+enum class LogprobKind {
+  raw,       // the model's, at temperature 1
+  filtered,  // what was drawn from: after bias, penalties, temperature, filters and masks
+};
+
+// How the random number of a draw is made.
+enum class Generator {
+  position,   // philox.h, keyed by (seed, absolute position)
+  deepinfer,  // DeepInfer's Philox stream and fixed-point draw, for comparisons with it
+};
+
 struct Parameters {
   float temperature = 0.0f;         // >= 0, 0 is greedy
   int32_t top_k = 0;                // 0: off
@@ -39,6 +51,10 @@ struct Parameters {
   std::vector<int32_t> banned_ids = {};
   int32_t top_logprobs = 0;  // how many alternatives to report, 0..20
   bool want_logprob = true;  // false saves a pass over the vocabulary; top_logprobs > 0 implies it
+  LogprobKind logprobs = LogprobKind::raw;
+  std::vector<std::pair<int32_t, float>> logit_bias =
+      {};  // added before everything else; each once
+  Generator generator = Generator::position;
 };
 
 // Refuses (invalid) NaN and what is out of range, naming the field and the value.
@@ -46,7 +62,7 @@ Result<void> validate(const Parameters& parameters);
 
 struct Sampled {
   int32_t id = -1;
-  float logprob = 0;  // natural log, of the raw logits at temperature 1; 0 when not wanted
+  float logprob = 0;  // natural log, as Parameters::logprobs says; 0 when not wanted
   std::vector<std::pair<int32_t, float>> top;  // id, logprob; most likely first
 };
 
@@ -62,6 +78,23 @@ class Workspace {
   std::vector<uint32_t> counts;       // [vocab], all zero between calls
   std::vector<Candidate> candidates;  // up to [vocab]
 };
+
+// One row to sample from.
+struct SampleRow {
+  kernels::Isa isa = kernels::Isa::ref;
+  std::span<const float> logits;       // [vocab]
+  uint64_t position = 0;               // of the row; the new token stands at position + 1
+  std::span<const int32_t> seen = {};  // ids of prompt and output so far, for penalties
+  // Bit v of word v / 32: id v is allowed; empty: all are. [ceil(vocab / 32)]
+  std::span<const uint32_t> mask = {};
+  std::span<const int32_t> banned = {};  // besides Parameters::banned_ids (min tokens: stop ids)
+  int32_t forced = -1;                   // teacher forcing: this id, whatever the logits say
+  // With Generator::deepinfer: index of the token among the outputs at the step's first row, and
+  // the row of the sequence within the step (spec deepinfer_engine.md 7.2).
+  uint64_t output_index = 0;
+  uint32_t row_offset = 0;
+};
+Result<Sampled> sample(const SampleRow& row, const Parameters& parameters, Workspace& workspace);
 
 // logits [vocab] of the row at `position` (the new token will stand at position + 1). seen: ids of
 // prompt and output so far. Requires valid parameters and all ids below vocab. Fails (internal) on
