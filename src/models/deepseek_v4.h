@@ -48,6 +48,8 @@ class DeepseekV4 final : public Model {
   const weights::ModelConfig& config() const override { return config_; }
   const cache::CacheLayout& cache_layout() const override { return plan_.layout; }
   size_t weight_bytes_per_step() const override { return weights_.bytes_per_step; }
+  // The compressors' pending tokens cannot be had from entries.
+  uint64_t exact_replay() const override { return UINT64_MAX; }
   size_t rollback_rows() const override { return kRollbackRows; }
   size_t resident_bytes() const override { return weights_.resident + pass_->bytes(); }
   const std::vector<kernels::Choice>& choices() const override { return weights_.choices; }

@@ -51,10 +51,15 @@ class DeepseekV41 final : public Model {
   const cache::CacheLayout& cache_layout() const override { return layout_; }
   size_t weight_bytes_per_step() const override { return weights_.bytes_per_step; }
   uint64_t decoder_tail() const override;
+  // Each layer's window rows are right window - 1 positions after those of the layer below.
+  uint64_t exact_replay() const override { return uint64_t{config_.layers} * (config_.window - 1); }
+  uint64_t bounded_replay() const override { return config_.window + kReplaySpare; }
   size_t rollback_rows() const override { return windows_.spare(); }
   size_t resident_bytes() const override;
   const std::vector<kernels::Choice>& choices() const override { return weights_.choices; }
   StreamCounters stream_counters() const override;
+  // Recommended positions of a bounded replay beyond the window: 140 in all for Flash.
+  static constexpr uint64_t kReplaySpare = 12;
   void set_profiling(bool on) override { profile_.set_on(on); }
   std::vector<OperationTime> take_profile() override { return profile_.take(); }
 

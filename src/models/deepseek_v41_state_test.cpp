@@ -159,6 +159,29 @@ TEST_P(V41State, TheDecoderNeedsItsTailOnly) {
   }
 }
 
+// Entries alone, and enough rows before the point of resumption: the bits of a computation in full
+// from there on. One row less shows.
+TEST_P(V41State, AReplayOfAllWindowsIsExact) {
+  ModelRunner runner = open();
+  const uint64_t replay = runner.model().exact_replay();
+  EXPECT_EQ(replay, 10u * 7);
+  const std::vector<int32_t> ids = random_ids(120, 13, runner.vocab());
+  const std::vector<float> whole = runner.logits(ids, ids.size());
+  for (const size_t at : {replay + 1, replay + 20, uint64_t{107}}) {
+    cache::SequenceCache first = runner.new_sequence();
+    runner.step({{&first, part(ids, 0, at), false}});
+    const auto resumed = [&](uint64_t rows) {
+      cache::SequenceCache sequence = copy_of(runner, first, false);
+      const SequenceStart start = {.window = at - rows, .entries = at};
+      sequence.set_length(start.window);
+      runner.step({{&sequence, part(ids, start.window, at), false, start}});
+      return runner.step({{&sequence, part(ids, at, ids.size()), true, start}});
+    };
+    EXPECT_TRUE(resumed(replay) == rows_from(whole, at, runner.vocab())) << "at " << at;
+    EXPECT_FALSE(resumed(replay / 2) == rows_from(whole, at, runner.vocab())) << "at " << at;
+  }
+}
+
 // One sequence's rows stop at the decoder while another decodes in the same step.
 TEST_P(V41State, StoppedRowsLeaveCompanyAlone) {
   ModelRunner runner = open();
