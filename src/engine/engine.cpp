@@ -115,7 +115,6 @@ Sequence* Engine::State::find(uint64_t id) const {
 Result<void> Engine::State::check_request(const Request& request) const {
   const std::string name = "request " + std::to_string(request.id);
   const int64_t vocab = model.config().vocab;
-  if (find(request.id) != nullptr) return Error::invalid(name, "the id is in use");
   if (request.prompt.empty()) return Error::invalid(name, "the prompt is empty");
   if (request.prompt.size() > limits.context) {
     return Error::invalid(name, "the prompt has " + std::to_string(request.prompt.size()) +
@@ -134,9 +133,6 @@ Result<void> Engine::State::check_request(const Request& request) const {
   TRY(check_ids(request.sampling.banned_ids, "banned token"));
   TRY(sampling::validate(request.sampling));
   TRY(check_images(request, name));
-  if (waiting.size() >= limits.waiting) {
-    return Error::exhausted(name, std::to_string(limits.waiting) + " requests wait already");
-  }
   return {};
 }
 
@@ -379,9 +375,18 @@ size_t Engine::pages_in_use() const {
   return state_->pool->page_count() - state_->pool->free_count();
 }
 
+Result<void> Engine::validate(const Request& request) const {
+  return state_->check_request(request);
+}
+
 Result<void> Engine::add(Request request) {
   State& state = *state_;
+  const std::string name = "request " + std::to_string(request.id);
+  if (state.find(request.id) != nullptr) return Error::invalid(name, "the id is in use");
   TRY(state.check_request(request));
+  if (state.waiting.size() >= state.limits.waiting) {
+    return Error::exhausted(name, std::to_string(state.limits.waiting) + " requests wait already");
+  }
   auto sequence = std::make_unique<Sequence>();
   sequence->arrival = state.next_arrival++;
   sequence->added_ns = state.clock.now_ns();

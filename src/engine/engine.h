@@ -91,6 +91,9 @@ class Engine {
   // Names the value and the limit. A prompt that fills the context ends with FinishReason::length
   // and no token.
   Result<void> add(Request request);
+  // Those checks of add() that do not depend on other requests. Any thread: it reads only what
+  // create() set.
+  Result<void> validate(const Request& request) const;
   // Takes effect before the next step is launched; unknown ids are not_found.
   Result<void> cancel(uint64_t request);
 
