@@ -34,8 +34,8 @@ std::string saved_text(const recipe::Conversation& conversation) {
   for (const recipe::Message& message : conversation.messages) {
     JsonWriter json(text);
     json.begin_object();
-    json.member("role", message.role);
-    json.member("content", message.content);
+    json.member("role", recipe::role_name(message.role));
+    json.member("content", message.content.text);
     json.end_object();
     text += '\n';
   }
@@ -53,8 +53,10 @@ Result<recipe::Conversation> load_conversation(const std::string& path) {
     if (line.empty()) continue;
     const JsonDocument document =
         TRY(JsonDocument::parse(line, fmt::format("{} line {}", path, number)));
-    conversation.messages.push_back({TRY(document.root().get<std::string>("role")),
-                                     TRY(document.root().get<std::string>("content"))});
+    const std::string role = TRY(document.root().get<std::string>("role"));
+    const auto known = recipe::role_from_name(role);
+    if (!known) return document.root().error("\"" + role + "\" is not a role");
+    conversation.messages.push_back({*known, TRY(document.root().get<std::string>("content"))});
   }
   if (!conversation.messages.empty()) TRY(recipe::check_conversation(conversation));
   return conversation;

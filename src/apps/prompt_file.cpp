@@ -50,8 +50,10 @@ Result<recipe::Conversation> conversation_of(const JsonValue& value) {
       if (member.key != "role" && member.key != "content")
         return member.value.error("this member is not known here");
     }
-    conversation.messages.push_back(
-        {TRY(one.get<std::string>("role")), TRY(one.get<std::string>("content"))});
+    const std::string role = TRY(one.get<std::string>("role"));
+    const auto known = recipe::role_from_name(role);
+    if (!known) return one.error("\"" + role + "\" is not a role");
+    conversation.messages.push_back({*known, TRY(one.get<std::string>("content"))});
   }
   return conversation;
 }
@@ -97,13 +99,13 @@ Result<PromptLine> prompt_from_json(const Line& line, const std::string& name,
     result.prompt.input = std::move(list);
   } else if (messages != nullptr) {
     recipe::Conversation conversation = TRY(conversation_of(*messages));
-    if (!conversation.messages.empty()) result.heading = conversation.messages.back().content;
+    if (!conversation.messages.empty()) result.heading = conversation.messages.back().content.text;
     result.prompt.input = std::move(conversation);
   } else {
     const std::string text = TRY(prompt->as<std::string>());
     result.heading = text;
     result.prompt.input = text;
-    if (rules.chat) result.prompt.input = recipe::Conversation{{{"user", text}}};
+    if (rules.chat) result.prompt.input = recipe::Conversation{{{recipe::Role::user, text}}};
   }
   if (const JsonValue* images = root.find("images")) {
     result.prompt.images = TRY(images_of(*images, name));
@@ -137,7 +139,7 @@ Result<PromptLine> prompt_from_text(const std::string& text, const std::string& 
   if (rules.ids) {
     result.prompt.input = TRY(parse_ids(text, place));
   } else if (rules.chat) {
-    result.prompt.input = recipe::Conversation{{{"user", text}}};
+    result.prompt.input = recipe::Conversation{{{recipe::Role::user, text}}};
   } else {
     result.prompt.input = text;
   }

@@ -36,7 +36,7 @@ TEST(PromptFile, ChatMakesAMessageOfAText) {
   const auto prompts = parse_prompts("{\"prompt\": \"Hi\"}", "p.jsonl", {}, {.chat = true});
   ASSERT_TRUE(prompts.ok());
   const auto& conversation = std::get<recipe::Conversation>(prompts.value()[0].prompt.input);
-  EXPECT_EQ(conversation, (recipe::Conversation{{{"user", "Hi"}}}));
+  EXPECT_EQ(conversation, (recipe::Conversation{{{recipe::Role::user, "Hi"}}}));
 }
 
 TEST(PromptFile, TextFilesHaveOnePromptALine) {

@@ -198,6 +198,8 @@ class JsonReader {
     if (code && !is_long_integer(token)) return code;
     if (code) {
       out.data_ = std::strtod(std::string(token).c_str(), nullptr);
+    } else if (token == "-0") {
+      out.data_ = -0.0;  // integers have no negative zero
     } else if (number.is_int64()) {
       out.data_ = number.get_int64();
     } else if (number.is_uint64()) {

@@ -7,7 +7,7 @@ namespace deepinfer::llm {
 Result<Answer> ChatSession::ask(std::string text, const OnText& on_text,
                                 const std::atomic<bool>* cancel) {
   const size_t before = conversation_.messages.size();
-  conversation_.messages.push_back({"user", std::move(text)});
+  conversation_.messages.push_back({recipe::Role::user, std::move(text)});
   Result<Answer> result = answer(on_text, cancel);
   if (!result.ok()) conversation_.messages.resize(before);
   return result;
@@ -16,8 +16,8 @@ Result<Answer> ChatSession::ask(std::string text, const OnText& on_text,
 Result<Answer> ChatSession::retry(const OnText& on_text, const std::atomic<bool>* cancel) {
   recipe::Conversation saved = conversation_;
   auto& messages = conversation_.messages;
-  while (!messages.empty() && messages.back().role == "assistant") messages.pop_back();
-  if (messages.empty() || messages.back().role != "user") {
+  while (!messages.empty() && messages.back().role == recipe::Role::assistant) messages.pop_back();
+  if (messages.empty() || messages.back().role != recipe::Role::user) {
     conversation_ = std::move(saved);
     return Error::invalid("/retry", "there is no question yet");
   }
@@ -38,7 +38,7 @@ Result<Answer> ChatSession::answer(const OnText& on_text, const std::atomic<bool
       cancel));
   Answer& only = answers.front();
   if (only.error) return *only.error;
-  conversation_.messages.push_back({"assistant", only.text});
+  conversation_.messages.push_back({recipe::Role::assistant, only.text});
   return std::move(only);
 }
 

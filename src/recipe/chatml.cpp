@@ -32,11 +32,12 @@ void add_message(PromptPieces& prompt, std::string_view role, std::string_view c
 Result<PromptPieces> render(const Conversation& conversation, const LayoutOptions& options) {
   TRY(check_conversation(conversation));
   PromptPieces prompt;
-  if (conversation.messages.front().role != "system" && !options.default_system.empty())
+  if (conversation.messages.front().role != Role::system && !options.default_system.empty())
     add_message(prompt, "system", options.default_system);
   for (const Message& message : conversation.messages) {
-    const bool drop = options.drops_thinking && message.role == "assistant";
-    add_message(prompt, message.role, drop ? without_thinking(message.content) : message.content);
+    const std::string_view content = message.content.text;
+    const bool drop = options.drops_thinking && message.role == Role::assistant;
+    add_message(prompt, role_name(message.role), drop ? without_thinking(content) : content);
   }
   prompt.control("<|im_start|>");
   prompt.plain("assistant\n");

@@ -14,14 +14,14 @@ Result<PromptPieces> render(const Conversation& conversation, const LayoutOption
   PromptPieces prompt;
   prompt.control(kBegin);
   for (const Message& message : conversation.messages) {
-    if (message.role == "system") {
-      prompt.plain(message.content);
-    } else if (message.role == "user") {
+    if (message.role == Role::system) {
+      prompt.plain(message.content.text);
+    } else if (message.role == Role::user) {
       prompt.control(kUser);
-      prompt.plain(message.content);
+      prompt.plain(message.content.text);
     } else {
       prompt.control(kAssistant);
-      prompt.plain(without_thinking(message.content));
+      prompt.plain(without_thinking(message.content.text));
       prompt.control(kEnd);
     }
   }

@@ -1,6 +1,7 @@
 #include "recipe/layout.h"
 
 #include "recipe/chatml.h"
+#include "recipe/deepseek_prompt.h"
 #include "recipe/deepseek_r1.h"
 #include "recipe/llama3.h"
 
@@ -19,9 +20,26 @@ constexpr Known kKnown[] = {
     {"<|im_start|>", chatml_layout},
 };
 
+template <DeepSeekVersion version>
+Result<PromptPieces> render_version(const Conversation& conversation, const LayoutOptions&) {
+  if (conversation.messages.empty()) return Error::invalid("messages", "there are none");
+  return render_deepseek(conversation, version);
+}
+
+template <DeepSeekVersion version>
+Layout version_layout(std::string_view name) {
+  return {.name = name,
+          .turn_ends = {DeepSeekTokens().end},
+          .options = {.default_system = {}, .drops_thinking = true},
+          .render_with = render_version<version>};
+}
+
 }  // namespace
 
 Result<Layout> choose_layout(const LayoutEvidence& evidence, const text::Tokenizer* tokenizer) {
+  if (evidence.family == "deepseek_v4") return version_layout<DeepSeekVersion::v4>("deepseek-v4");
+  if (evidence.family == "deepseek_v41")
+    return version_layout<DeepSeekVersion::v41>("deepseek-v4.1");
   for (const Known& known : kKnown) {
     if (evidence.chat_template.find(known.marker) != std::string_view::npos)
       return known.create(evidence);
@@ -41,14 +59,24 @@ Result<Layout> choose_layout(const LayoutEvidence& evidence, const text::Tokeniz
 
 Result<void> check_conversation(const Conversation& conversation) {
   if (conversation.messages.empty()) return Error::invalid("messages", "there are none");
+  if (conversation.shows_tools())
+    return Error::unsupported("tools", "this model's chat layout has none");
+  if (conversation.format.kind == FormatKind::json_object ||
+      conversation.format.kind == FormatKind::json_schema)
+    return Error::unsupported("response_format", "this model's chat layout has none");
   for (size_t i = 0; i < conversation.messages.size(); ++i) {
-    const std::string& role = conversation.messages[i].role;
-    const std::string thing = "messages[" + std::to_string(i) + "].role";
-    if (role != "system" && role != "user" && role != "assistant") {
-      return Error::invalid(thing, "\"" + role + "\" is not known", "system, user or assistant");
+    const Message& message = conversation.messages[i];
+    const std::string thing = "messages[" + std::to_string(i) + "]";
+    if (message.role == Role::tool || message.role == Role::latest_reminder) {
+      return Error::invalid(thing + ".role",
+                            "\"" + std::string(role_name(message.role)) + "\" is not known",
+                            "system, user or assistant");
     }
-    if (role == "system" && i > 0)
-      return Error::invalid(thing, "a system message must be the first");
+    if (message.role == Role::system && i > 0)
+      return Error::invalid(thing + ".role", "a system message must be the first");
+    if (!message.content.images.empty())
+      return Error::unsupported(thing, "this model sees no images");
+    if (message.prefix) return Error::unsupported(thing, "this layout continues no message");
   }
   return {};
 }

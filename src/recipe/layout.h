@@ -7,7 +7,8 @@
 //   PromptPieces prompt = TRY(layout.render(conversation));
 //
 // Templates are recognised by their markers, never executed. A layout renders all messages and then
-// the header of the assistant's next one. Sources: the chat templates that the models publish.
+// the header of the assistant's next one. Sources: the chat templates that the models publish; V4
+// and V4.1 have none and are known by their family.
 //
 // Threads: plain values and pure functions.
 
@@ -32,13 +33,14 @@ struct LayoutOptions {
 };
 
 struct Layout {
-  std::string_view name;  // "chatml", "llama3", "deepseek-r1"
+  std::string_view name;  // "chatml", "llama3", "deepseek-r1", "deepseek-v4", "deepseek-v4.1"
   // Control tokens that end the assistant's turn: stop ids, beside those of the model.
   std::vector<std::string_view> turn_ends;
   LayoutOptions options;
   Result<PromptPieces> (*render_with)(const Conversation&, const LayoutOptions&) = nullptr;
 
-  // Fails (invalid) without messages, or when a role is not one the layout knows.
+  // Fails (invalid) without messages, or with what the layout cannot write: the simple ones know
+  // system, user and assistant, and no tools, images or formats.
   Result<PromptPieces> render(const Conversation& conversation) const {
     return render_with(conversation, options);
   }
@@ -46,15 +48,16 @@ struct Layout {
 
 struct LayoutEvidence {
   std::string_view chat_template;  // may be empty
-  std::string_view family;         // "llama", "qwen2", "qwen3"
+  std::string_view family;         // "llama", "qwen2", "qwen3", "deepseek_v4", "deepseek_v41"
 };
 
-// The template's markers decide; without a template, the control tokens of the tokenizer (may be
-// null). Fails with `unsupported` when neither is known.
+// The family decides where it has one prompt format; else the template's markers; without a
+// template, the control tokens of the tokenizer (may be null). Fails with `unsupported` when none
+// is known.
 Result<Layout> choose_layout(const LayoutEvidence& evidence, const text::Tokenizer* tokenizer);
 
-// Shared by the layouts: the messages are there, roles are known, and a system message is the
-// first one only.
+// Shared by the simple layouts: the messages are there, roles are known, a system message is the
+// first one only, and nothing else is asked for.
 Result<void> check_conversation(const Conversation& conversation);
 
 // What follows the last "</think>", without the line ends before it; all of it when there is none.

@@ -24,15 +24,15 @@ Result<PromptPieces> render(const Conversation& conversation, const LayoutOption
   TRY(check_conversation(conversation));
   PromptPieces prompt;
   prompt.control("<|begin_of_text|>");
-  if (options.dated_system && conversation.messages.front().role != "system") {
+  if (options.dated_system && conversation.messages.front().role != Role::system) {
     add_header(prompt, "system");
     prompt.plain(kDateLines);
     prompt.control("<|eot_id|>");
   }
   for (const Message& message : conversation.messages) {
-    add_header(prompt, message.role);
-    if (options.dated_system && message.role == "system") prompt.plain(kDateLines);
-    prompt.plain(trimmed(message.content));
+    add_header(prompt, role_name(message.role));
+    if (options.dated_system && message.role == Role::system) prompt.plain(kDateLines);
+    prompt.plain(trimmed(message.content.text));
     prompt.control("<|eot_id|>");
   }
   add_header(prompt, "assistant");
