@@ -29,8 +29,10 @@ std::array<uint32_t, 4> philox4x32(uint64_t seed, uint64_t counter_low, uint64_t
   return c;
 }
 
-float uniform(uint64_t seed, uint64_t position) {
-  return static_cast<float>(philox4x32(seed, position, 0)[0] >> 8) * 0x1p-24f;
+double uniform(uint64_t seed, uint64_t position, Purpose purpose) {
+  const auto words = philox4x32(seed, position, static_cast<uint64_t>(purpose));
+  const uint64_t bits = uint64_t{words[0]} << 32 | words[1];
+  return static_cast<double>(bits >> 11) * 0x1p-53;
 }
 
 }  // namespace deepinfer::sampling

@@ -20,9 +20,9 @@ TEST(Philox, KnownAnswers) {
 TEST(Uniform, IsAFunctionOfSeedAndPositionInTheUnitInterval) {
   double sum = 0;
   for (uint64_t position = 0; position < 10000; ++position) {
-    const float u = uniform(11, position);
-    ASSERT_GE(u, 0.0f);
-    ASSERT_LT(u, 1.0f);
+    const double u = uniform(11, position);
+    ASSERT_GE(u, 0.0);
+    ASSERT_LT(u, 1.0);
     ASSERT_EQ(u, uniform(11, position));
     sum += u;
   }

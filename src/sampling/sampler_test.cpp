@@ -266,7 +266,7 @@ TEST(Validate, NamesFieldAndValue) {
       {{.repetition_penalty = 0.0f}, "repetition_penalty: 0"},
       {{.presence_penalty = 2.5f}, "presence_penalty: 2.5"},
       {{.frequency_penalty = kNan}, "frequency_penalty: nan"},
-      {{.top_logprobs = 21}, "top_logprobs: 21"},
+      {{.top_logprobs = 1001}, "top_logprobs: 1001"},
   };
   for (const auto& [parameters, text] : cases) {
     const auto result = validate(parameters);
