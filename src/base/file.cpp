@@ -133,6 +133,10 @@ void MappedFile::advise_sequential(size_t offset, size_t length) const {
   advise(data_, size_, offset, length, MADV_WILLNEED, false);
 }
 
+void MappedFile::advise_random(size_t offset, size_t length) const {
+  advise(data_, size_, offset, length, MADV_RANDOM, false);
+}
+
 void MappedFile::advise_done(size_t offset, size_t length) const {
   advise(data_, size_, offset, length, MADV_DONTNEED, true);
 }

@@ -29,6 +29,7 @@ class MappedFile {
 
   // Hints; failures do not matter.
   void advise_sequential(size_t offset, size_t length) const;
+  void advise_random(size_t offset, size_t length) const;  // a fault reads its page and no more
   void advise_done(size_t offset, size_t length) const;  // pages may be dropped
 
  private:

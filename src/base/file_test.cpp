@@ -52,6 +52,7 @@ TEST_F(FileTest, MapsAWholeFile) {
   EXPECT_EQ(text_of(file.bytes().last(3)), "end");
   EXPECT_EQ(file.path(), name);
   file.advise_sequential(0, file.bytes().size());
+  file.advise_random(5'000, 1);
   file.advise_done(1, 9'000);
   file.advise_done(20'000, 5);
   EXPECT_EQ(text_of(file.bytes().last(3)), "end");

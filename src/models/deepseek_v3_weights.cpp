@@ -132,6 +132,7 @@ Result<DeepseekV3Weights> load_deepseek_v3_weights(const weights::Checkpoint& ch
   loaded.norm = TRY(loader.floats(tensors.norm, "output norm"));
   loaded.output = TRY(loader.matrix(tensors.output, "output head"));
   loaded.embedding = tensors.embedding;
+  checkpoint.expect_single_rows(loaded.embedding);
   loaded.resident = loader.bytes();
   loaded.bytes_per_step = loaded.output.bytes() + chosen_bytes(tensors, config);
   for (const V3Layer& layer : loaded.layers) {

@@ -68,7 +68,7 @@ size_t DeepseekV41::resident_bytes() const {
 
 StreamCounters DeepseekV41::stream_counters() const {
   StreamCounters counters = weights_.experts->counters();
-  if (engram_) counters.bytes_read += engram_->bytes_read();
+  if (engram_ && options_.stream_bytes != 0) counters.bytes_read += engram_->bytes_read();
   return counters;
 }
 

@@ -162,8 +162,9 @@ weights::DiskRange first_row(const weights::Checkpoint& checkpoint, const Tensor
           .target = nullptr};
 }
 
-// Engram tables through a disk reader of their own.
-Result<void> stream_engram(const weights::Checkpoint& checkpoint, DeepseekV41Weights& loaded) {
+// Engram tables through a disk reader of their own: a step reads a few hundred bytes in thousands
+// of places, and a file that shrank or a failing disk is an error of the step.
+Result<void> open_engram(const weights::Checkpoint& checkpoint, DeepseekV41Weights& loaded) {
   bool any = false;
   for (V41Layer& layer : loaded.layers) {
     if (!layer.engram) continue;
@@ -172,7 +173,10 @@ Result<void> stream_engram(const weights::Checkpoint& checkpoint, DeepseekV41Wei
     layer.engram->codes = first_row(checkpoint, table.codes);
     if (table.scaled()) layer.engram->scales = first_row(checkpoint, table.scales);
   }
-  if (any) loaded.engram_reader = TRY(weights::DiskReader::open(checkpoint.files(), {}));
+  if (any) {
+    loaded.engram_reader =
+        TRY(weights::DiskReader::open(checkpoint.files(), {.direct = false, .queue_depth = 64}));
+  }
   return {};
 }
 
@@ -234,7 +238,7 @@ Result<DeepseekV41Weights> load_deepseek_v41_weights(const weights::Checkpoint& 
   loaded.experts = options.stream_bytes == 0
                        ? TRY(load_experts(tensors, loader))
                        : TRY(stream_experts(checkpoint, tensors, config, options, pool));
-  if (streamed) TRY(stream_engram(checkpoint, loaded));
+  TRY(open_engram(checkpoint, loaded));
   loaded.norm = TRY(loader.floats(tensors.norm, "output norm"));
   loaded.output = TRY(loader.matrix(tensors.output, "output head"));
   loaded.embedding = tensors.embedding;
@@ -242,7 +246,11 @@ Result<DeepseekV41Weights> load_deepseek_v41_weights(const weights::Checkpoint& 
     return Error::unsupported(
         "embedding", "no decoder for " + std::string(dtype_info(loaded.embedding.dtype).name));
   }
-  if (tensors.dspark.has_value()) loaded.dspark = TRY(load_dspark(tensors, config, loader));
+  checkpoint.expect_single_rows(loaded.embedding);
+  if (tensors.dspark.has_value()) {
+    loaded.dspark = TRY(load_dspark(tensors, config, loader));
+    checkpoint.expect_single_rows(loaded.dspark->markov_embed.codes);
+  }
   loaded.bytes_per_step = TRY(step_bytes(loaded, tensors, config, options.target));
   loaded.resident = loader.bytes() + (streamed ? loaded.experts->resident_bytes() : 0);
   loaded.choices = loader.choices();

@@ -68,7 +68,7 @@ struct DeepseekV41Weights {
   kernels::PackedMatrix output;  // [V, D]
   TensorView embedding;          // [V, D] in the file
   std::optional<V41Dspark> dspark;
-  std::unique_ptr<weights::DiskReader> engram_reader;  // null: Engram tables are mapped
+  std::unique_ptr<weights::DiskReader> engram_reader;  // null: no Engram layer
   std::unique_ptr<ExpertSource> experts;  // of the layers, then of the drafter's stages
   size_t resident = 0;                    // bytes of matrices in memory or mapped
   size_t bytes_per_step = 0;              // of matrices that one decoded token reads

@@ -241,6 +241,7 @@ Result<DeepseekV4Weights> load_deepseek_v4_weights(const weights::Checkpoint& ch
   loaded.norm = TRY(loader.floats(tensors.norm, "output norm"));
   loaded.output = TRY(loader.matrix(tensors.output, "output head"));
   loaded.embedding = tensors.embedding;
+  checkpoint.expect_single_rows(loaded.embedding);
   loaded.bytes_per_step = TRY(step_bytes(loaded, tensors, config, options.target));
   loaded.resident = loader.bytes();
   if (streamed) {

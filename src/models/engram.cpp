@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <numeric>
 #include <utility>
 
+#include "base/check.h"
 #include "weights/engram_primes.h"
 
 namespace deepinfer::models {
@@ -60,12 +60,13 @@ Engram::Engram(EngramHash hash, const weights::DeepseekV41Config& config, kernel
 
 Result<void> Engram::create(size_t max_rows, size_t threads,
                             std::unique_ptr<weights::DiskReader> reader) {
+  check(reader != nullptr, "a reader of the tables");
   const size_t per_position = hash_.rows_per_position();
   rows_ = TRY(Buffer::create(threads * per_position * head_dim_ * sizeof(float)));
   key_value_ = TRY(Buffer::create(max_rows * (streams_ + 1) * hidden_ * sizeof(float)));
   reader_ = std::move(reader);
   // A value takes four bytes at most (F32 tables), with its part of a scale five.
-  if (reader_ != nullptr) fetched_ = TRY(Buffer::create(max_rows * per_position * head_dim_ * 5));
+  fetched_ = TRY(Buffer::create(max_rows * per_position * head_dim_ * 5));
   return {};
 }
 
@@ -146,11 +147,10 @@ Result<void> Engram::apply(const EngramLayer& layer, std::span<const StepRun> ru
   const size_t outputs = (streams_ + 1) * hidden_;
   const size_t rows = runs.back().first_row + runs.back().rows;
   find_rows(layer, runs, rows);
-  ScaledView table = layer.table;
-  if (reader_ != nullptr) {
-    const auto timer = profile_.measure(Operation::expert_read);
+  ScaledView table;
+  {
+    const auto timer = profile_.measure(Operation::engram_read);
     table = TRY(fetch(layer, rows));
-    std::iota(numbers_.begin(), numbers_.end(), uint64_t{0});
   }
   const auto timer = profile_.measure(Operation::engram, layer.kv.bytes(),
                                       2.0 * static_cast<double>(rows * inputs * outputs));
@@ -158,7 +158,7 @@ Result<void> Engram::apply(const EngramLayer& layer, std::span<const StepRun> ru
   work_.for_rows(rows, inputs, [&](size_t row, size_t worker) {
     float* values = rows_.as<float>() + worker * inputs;
     for (size_t i = 0; i < per_position; ++i) {
-      decode_row(table, numbers_[row * per_position + i], values + i * head_dim_);
+      decode_row(table, row * per_position + i, values + i * head_dim_);
     }
     work_.expect_finite(values, inputs);
     activations_.fill_row(row, values);

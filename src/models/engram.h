@@ -9,8 +9,9 @@
 //   positions: not
 //
 // The classes of past ids are a growing stream of the cache, 4 bytes a token: they survive chunks,
-// rollback and resumption like every other entry. Table rows are read in the mapped file, or by a
-// disk reader, which turns a disk's failure into an error of the step.
+// rollback and resumption like every other entry. Table rows are read by a disk reader through the
+// page cache: many at once, without the read-ahead of a mapping, and a disk's failure or a file
+// that shrank is an error of the step.
 //
 // Threads: from the thread of forward(), on the pool.
 
@@ -37,10 +38,10 @@ namespace deepinfer::models {
 // One layer's.
 struct EngramLayer {
   size_t index = 0;           // of the Engram layers
-  ScaledView table;           // [rows, head_dim] in the file
+  ScaledView table;           // [rows, head_dim]; its data is not read here
   kernels::PackedMatrix kv;   // [(n + 1) * D, rows_per_position * head_dim]
   std::vector<float> weight;  // [n][D], q_weight * k_weight
-  // Where the table's first row lies and what a row takes, when a disk reader reads it.
+  // Where the table's first row lies and what a row takes.
   weights::DiskRange codes, scales;
 };
 
@@ -48,7 +49,7 @@ class Engram {
  public:
   Engram(EngramHash hash, const weights::DeepseekV41Config& config, kernels::Target target,
          Rounding rounding, RowWork& work, Profile& profile);
-  // reader: null, or of the checkpoint's files.
+  // reader: of the checkpoint's files.
   Result<void> create(size_t max_rows, size_t threads, std::unique_ptr<weights::DiskReader> reader);
   size_t bytes() const;
   const EngramHash& hash() const { return hash_; }

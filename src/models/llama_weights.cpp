@@ -153,6 +153,7 @@ Result<LlamaWeights> load_llama_weights(const weights::Checkpoint& checkpoint,
     return Error::unsupported(
         "embedding", "no decoder for " + std::string(dtype_info(loaded.embedding.dtype).name));
   }
+  if (!loaded.tied) checkpoint.expect_single_rows(loaded.embedding);
   loaded.pairing =
       tensors.qk_interleaved ? kernels::RopePairing::interleaved : kernels::RopePairing::half_split;
   loaded.choices = packer.take_choices();

@@ -42,6 +42,8 @@ std::string_view operation_name(Operation operation) {
       return "compressor";
     case Operation::indexer:
       return "indexer";
+    case Operation::engram_read:
+      return "engram read";
     case Operation::engram:
       return "engram";
     case Operation::logits:

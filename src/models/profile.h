@@ -36,6 +36,7 @@ enum class Operation {
   hyper_connection,
   compressor,
   indexer,
+  engram_read,
   engram,
   logits,
 };

@@ -125,6 +125,11 @@ Checkpoint::Place Checkpoint::locate(const std::byte* data) const {
   return {};
 }
 
+void Checkpoint::expect_single_rows(const TensorView& tensor) const {
+  const Place place = locate(tensor.data);
+  state_->parts.files[place.file].advise_random(place.offset, tensor.bytes());
+}
+
 const std::map<std::string, MetadataValue, std::less<>>& Checkpoint::metadata() const {
   return state_->parts.metadata;
 }

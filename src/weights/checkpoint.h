@@ -66,6 +66,9 @@ class Checkpoint {
     std::optional<uint64_t> checksum;  // XXH3-64 of the tensor that begins here, where it is known
   };
   Place locate(const std::byte* data) const;
+  // Tells the kernel that single rows of the tensor will be read in the mapping (an embedding):
+  // without it a fault may read megabytes around a row, which is what disks are set up for.
+  void expect_single_rows(const TensorView& tensor) const;
 
   // GGUF metadata; empty for safetensors.
   const std::map<std::string, MetadataValue, std::less<>>& metadata() const;
