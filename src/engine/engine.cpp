@@ -437,6 +437,9 @@ Result<void> Engine::step(const Sink& sink) {
   return {};
 }
 
+// No step is in flight between two calls of step().
+Result<void> Engine::drain(const Sink&) { return {}; }
+
 void Engine::check_invariants() const {
   const State& state = *state_;
   state.pool->check_invariants();
