@@ -32,7 +32,7 @@ struct Draft {
 };
 
 struct DraftTask {
-  uint64_t sequence = 0;                  // stable name, from begin() to end()
+  uint64_t sequence = 0;                  // stable name, from the first call to end()
   std::span<const int32_t> ids;           // prompt and output; the last one is not computed yet
   size_t most = 0;                        // proposals at most
   cache::SequenceCache* cache = nullptr;  // for drafters whose state lives in the frontier

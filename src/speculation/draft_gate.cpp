@@ -1,0 +1,87 @@
+#include "speculation/draft_gate.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/check.h"
+
+namespace deepinfer::speculation {
+namespace {
+
+constexpr double kKept = 0.9;        // of an observation, at the next one of its position
+constexpr double kFirstGuess = 0.5;  // acceptance before anything is known, worth one observation
+constexpr double kMostBudget = 16;   // rows
+// A count must beat plain decoding by this factor, so that a coin toss does not pay for its noise.
+constexpr double kWorthwhile = 1.02;
+
+}  // namespace
+
+double DraftGate::acceptance(size_t position) const {
+  // An unknown position is taken to be like the one before it.
+  double guess = kFirstGuess;
+  for (size_t i = 0; i <= std::min(position, kMost - 1); ++i) {
+    guess = (stood_[i] + guess) / (judged_[i] + 1.0);
+  }
+  return guess;
+}
+
+size_t DraftGate::best_count(size_t most, double cost) const {
+  double guess = kFirstGuess, survives = 1, tokens = 1, best_rate = kWorthwhile;
+  size_t best = 0;
+  for (size_t g = 1; g <= std::min(most, kMost); ++g) {
+    guess = (stood_[g - 1] + guess) / (judged_[g - 1] + 1.0);
+    survives *= guess;
+    tokens += survives;
+    const double rate = tokens / (1.0 + static_cast<double>(g) * cost);
+    if (rate <= best_rate) continue;
+    best_rate = rate;
+    best = g;
+  }
+  return best;
+}
+
+void DraftGate::forget() {
+  std::fill(stood_, stood_ + kMost, 0.0);
+  std::fill(judged_, judged_ + kMost, 0.0);
+}
+
+void DraftGate::close(uint32_t pause) {
+  open_ = false;
+  pause_ = pause_length_ = pause;
+}
+
+size_t DraftGate::drafts(size_t most, double cost_of_row) {
+  cost_ = cost_of_row > 0 && std::isfinite(cost_of_row) ? cost_of_row : kUnknownCost;
+  budget_ = std::min(budget_ + kEarned, kMostBudget);
+  if (pause_ > 0) --pause_;
+  // Rows that cost a step each cannot pay, whatever stands.
+  if (most == 0 || budget_ < 1 || cost_ * kWorthwhile >= 1) return 0;
+  if (open_) {
+    const size_t best = best_count(most, cost_);
+    if (best > 0) return std::min(best, static_cast<size_t>(budget_));
+    close(kShortestPause);
+  }
+  return pause_ > 0 ? 0 : 1;
+}
+
+void DraftGate::observe(size_t drafted, size_t accepted) {
+  check(accepted <= drafted, "more drafts stood than were judged");
+  if (drafted == 0) return;
+  // Success after a pause: what was learned before it is about another text.
+  if (!open_ && accepted > 0 && stood_[0] < 0.5 * judged_[0]) forget();
+  for (size_t i = 0; i < std::min({drafted, accepted + 1, kMost}); ++i) {
+    stood_[i] = stood_[i] * kKept + (i < accepted ? 1.0 : 0.0);
+    judged_[i] = judged_[i] * kKept + 1.0;
+  }
+  budget_ += static_cast<double>(accepted) / cost_ - static_cast<double>(drafted);
+  budget_ = std::clamp(budget_, 0.0, kMostBudget);
+  if (best_count(kMost, cost_) > 0) {
+    open_ = true;
+    pause_ = 0;
+  } else {
+    // A try that fails makes the next pause longer.
+    close(open_ || accepted > 0 ? kShortestPause : std::min(2 * pause_length_, kLongestPause));
+  }
+}
+
+}  // namespace deepinfer::speculation
