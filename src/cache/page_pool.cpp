@@ -1,5 +1,6 @@
 #include "cache/page_pool.h"
 
+#include <cstring>
 #include <limits>
 #include <string>
 #include <utility>
@@ -44,7 +45,7 @@ Result<std::unique_ptr<PagePool>> PagePool::create(CacheLayout layout, size_t pa
   pool->layout_ = std::move(layout);
   pool->page_bytes_ = page_bytes;
   pool->bytes_ = std::move(bytes).value();
-  pool->held_.assign(page_count, false);
+  pool->references_.assign(page_count, 0);
   // Low pages are handed out first, so that a small load touches little memory.
   for (size_t i = page_count; i-- > 0;) pool->free_.push_back(PageId{static_cast<uint32_t>(i)});
   return pool;
@@ -56,30 +57,49 @@ Result<PageId> PagePool::allocate() {
   }
   const PageId page = free_.back();
   free_.pop_back();
-  held_[static_cast<size_t>(page)] = true;
+  references_[static_cast<size_t>(page)] = 1;
   return page;
+}
+
+void PagePool::retain(PageId page) {
+  const size_t index = static_cast<size_t>(page);
+  check(index < references_.size(), "page outside the pool");
+  check(references_[index] > 0, "reference to a free page");
+  check(references_[index] < std::numeric_limits<uint32_t>::max(), "too many references to a page");
+  if (++references_[index] == 2 && observer_) observer_(page, true);
 }
 
 void PagePool::release(PageId page) {
   const size_t index = static_cast<size_t>(page);
-  check(index < held_.size(), "page outside the pool");
-  check(held_[index], "page released twice");
-  held_[index] = false;
-  free_.push_back(page);
+  check(index < references_.size(), "page outside the pool");
+  check(references_[index] > 0, "page released twice");
+  --references_[index];
+  if (references_[index] == 0) free_.push_back(page);
+  if (references_[index] == 1 && observer_) observer_(page, false);
+}
+
+uint32_t PagePool::references(PageId page) const {
+  check(static_cast<size_t>(page) < references_.size(), "page outside the pool");
+  return references_[static_cast<size_t>(page)];
+}
+
+void PagePool::set_observer(SharingObserver observer) {
+  check(!observer || !observer_, "two observers of a page pool");
+  observer_ = std::move(observer);
 }
 
 void PagePool::check_invariants() const {
-  std::vector<bool> seen(held_.size(), false);
+  std::vector<bool> seen(references_.size(), false);
   for (PageId page : free_) {
     const size_t index = static_cast<size_t>(page);
-    check(index < held_.size(), "free page outside the pool");
-    check(!held_[index], "page both free and held");
+    check(index < references_.size(), "free page outside the pool");
+    check(references_[index] == 0, "page both free and held");
     check(!seen[index], "page free twice");
     seen[index] = true;
   }
   size_t held = 0;
-  for (bool is_held : held_) held += is_held ? 1 : 0;
-  check(held + free_.size() == held_.size(), "a page is neither free nor held");
+  for (uint32_t references : references_) held += references > 0 ? 1 : 0;
+  check(held + free_.size() == references_.size(), "a page is neither free nor held");
 }
 
 SequenceCache::SequenceCache(PagePool* pool) : pool_(pool) {
@@ -124,6 +144,37 @@ Result<void> SequenceCache::reserve(uint64_t tokens) {
   }
   for (size_t i = 0; i < missing; ++i) pages_.push_back(TRY(pool_->allocate()));
   return {};
+}
+
+Result<void> SequenceCache::adopt(std::span<const PageId> pages, uint64_t length) {
+  check(pages_.empty() && length_ == 0, "adopt into a sequence that has pages");
+  check(pages.size() >= pages_for(length), "fewer pages than tokens to adopt");
+  const size_t complete = static_cast<size_t>(length / kTokensPerPage);
+  const size_t wanted = pages_for(length);
+  if (wanted > complete && pool_->free_count() == 0) {
+    return Error::exhausted("cache", "1 page needed for a copy, 0 of " +
+                                         std::to_string(pool_->page_count()) + " are free");
+  }
+  pages_.reserve(wanted);
+  for (const PageId page : pages.first(complete)) {
+    pool_->retain(page);
+    pages_.push_back(page);
+  }
+  if (wanted > complete) {
+    const PageId copy = TRY(pool_->allocate());
+    // [page_bytes]: how entries lie in a page is the model's business, so all of it.
+    std::memcpy(pool_->page(copy), pool_->page(pages[complete]), pool_->page_bytes());
+    pages_.push_back(copy);
+  }
+  length_ = length;
+  return {};
+}
+
+Result<SequenceCache> SequenceCache::fork() const {
+  SequenceCache copy(pool_);
+  TRY(copy.adopt(pages_, length_));
+  if (frontier_.size() > 0) std::memcpy(copy.frontier(), frontier_.data(), frontier_.size());
+  return copy;
 }
 
 void SequenceCache::set_length(uint64_t length) {

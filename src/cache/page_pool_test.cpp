@@ -153,13 +153,114 @@ TEST(SequenceCache, MoveCarriesThePagesAndDestructionReturnsThem) {
   EXPECT_EQ(pool->free_count(), 4u);
 }
 
+// One byte a token in stream 1 tells which sequence wrote it.
+void write(const SequenceCache& sequence, uint64_t from, uint64_t to, int value) {
+  for (uint64_t i = from; i < to; ++i) {
+    sequence.page(i / kTokensPerPage, 1)[i % kTokensPerPage] = static_cast<std::byte>(value);
+  }
+}
+
+std::vector<int> read(const SequenceCache& sequence) {
+  std::vector<int> values;
+  for (uint64_t i = 0; i < sequence.length(); ++i) {
+    values.push_back(static_cast<int>(sequence.page(i / kTokensPerPage, 1)[i % kTokensPerPage]));
+  }
+  return values;
+}
+
+TEST(PagePool, APageIsFreeWhenItsLastReferenceGoes) {
+  auto pool = make_pool(2);
+  std::vector<std::pair<PageId, bool>> seen;
+  pool->set_observer([&](PageId page, bool shared) { seen.emplace_back(page, shared); });
+  const PageId page = pool->allocate().value();
+  EXPECT_EQ(pool->references(page), 1u);
+  pool->retain(page);
+  pool->retain(page);
+  EXPECT_EQ(pool->references(page), 3u);
+  pool->release(page);
+  EXPECT_EQ(seen.size(), 1u);
+  pool->release(page);
+  EXPECT_EQ(pool->free_count(), 1u);
+  pool->release(page);
+  EXPECT_EQ(pool->free_count(), 2u);
+  EXPECT_EQ(pool->references(page), 0u);
+  EXPECT_EQ(seen, (std::vector<std::pair<PageId, bool>>{{page, true}, {page, false}}));
+  pool->check_invariants();
+}
+
+TEST(PagePoolDeath, AReferenceToAFreePageIsABug) {
+  auto pool = make_pool(2);
+  EXPECT_DEATH(pool->retain(PageId{0}), "free page");
+  EXPECT_DEATH(pool->retain(PageId{2}), "outside the pool");
+}
+
+TEST(SequenceCache, AForkSharesCompletePagesAndGoesItsOwnWay) {
+  for (const uint64_t length : {0, 1, 127, 128, 129, 256, 300}) {
+    auto pool = make_pool(10);
+    SequenceCache parent(pool.get());
+    ASSERT_TRUE(parent.reserve(length + 10).ok());
+    parent.set_length(length);
+    write(parent, 0, length, 7);
+    std::memset(parent.frontier(), 3, 128);
+    auto forked = parent.fork();
+    ASSERT_TRUE(forked.ok());
+    SequenceCache child = std::move(forked).value();
+    EXPECT_EQ(child.length(), length);
+    EXPECT_EQ(child.page_count(), pages_for(length));
+    for (size_t i = 0; i < child.page_count(); ++i) {
+      const bool complete = (i + 1) * kTokensPerPage <= length;
+      EXPECT_EQ(child.pages()[i] == parent.pages()[i], complete) << length << ", page " << i;
+      EXPECT_EQ(pool->references(child.pages()[i]), complete ? 2u : 1u);
+    }
+    ASSERT_TRUE(child.reserve(length + 10).ok());
+    child.set_length(length + 10);
+    write(child, length, length + 10, 9);
+    write(parent, length, length + 10, 8);
+    parent.set_length(length + 10);
+    std::memset(child.frontier(), 4, 128);
+    std::vector<int> want(length, 7);
+    want.insert(want.end(), 10, 9);
+    EXPECT_EQ(read(child), want);
+    std::fill(want.end() - 10, want.end(), 8);
+    EXPECT_EQ(read(parent), want);
+    EXPECT_EQ(parent.frontier()[127], std::byte{3});
+    {
+      const SequenceCache ended(std::move(parent));
+    }
+    std::fill(want.end() - 10, want.end(), 9);
+    EXPECT_EQ(read(child), want);
+    pool->check_invariants();
+    {
+      const SequenceCache ended(std::move(child));
+    }
+    EXPECT_EQ(pool->free_count(), 10u);
+  }
+}
+
+TEST(SequenceCache, AdoptionThatFindsNoPageForItsCopyChangesNothing) {
+  auto pool = make_pool(2);
+  SequenceCache parent(pool.get());
+  ASSERT_TRUE(parent.reserve(200).ok());
+  parent.set_length(200);
+  EXPECT_FALSE(parent.fork().ok());
+  SequenceCache child(pool.get());
+  const auto refused = child.adopt(parent.pages(), 200);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().kind, ErrorKind::exhausted);
+  EXPECT_EQ(child.page_count(), 0u);
+  EXPECT_EQ(child.length(), 0u);
+  EXPECT_EQ(pool->references(parent.pages()[0]), 1u);
+  ASSERT_TRUE(child.adopt(parent.pages(), 128).ok());
+  EXPECT_EQ(child.length(), 128u);
+}
+
 TEST(PagePool, InvariantsHoldUnderRandomUse) {
   auto pool = make_pool(17);
   std::mt19937 random(20240607);
   std::vector<SequenceCache> live;
   std::vector<uint64_t> tokens;
   for (int round = 0; round < 3000; ++round) {
-    const uint32_t pick = random() % 8;
+    const uint32_t pick = random() % 9;
     if (live.empty() || pick == 0) {
       live.emplace_back(pool.get());
       tokens.push_back(0);
@@ -167,6 +268,12 @@ TEST(PagePool, InvariantsHoldUnderRandomUse) {
       const size_t victim = random() % live.size();
       live.erase(live.begin() + static_cast<std::ptrdiff_t>(victim));
       tokens.erase(tokens.begin() + static_cast<std::ptrdiff_t>(victim));
+    } else if (pick == 2) {
+      const size_t target = random() % live.size();
+      if (auto forked = live[target].fork(); forked.ok()) {
+        live.push_back(std::move(forked).value());
+        tokens.push_back(tokens[target]);
+      }
     } else {
       const size_t target = random() % live.size();
       const uint64_t wanted = tokens[target] + random() % 200;
@@ -176,12 +283,15 @@ TEST(PagePool, InvariantsHoldUnderRandomUse) {
       }
     }
     pool->check_invariants();
-    size_t held = 0;
+    std::vector<uint32_t> holders(pool->page_count(), 0);
     for (size_t i = 0; i < live.size(); ++i) {
       ASSERT_GE(live[i].page_count(), pages_for(tokens[i])) << "round " << round;
-      held += live[i].page_count();
+      for (PageId page : live[i].pages()) ++holders[static_cast<size_t>(page)];
     }
-    ASSERT_EQ(held + pool->free_count(), pool->page_count()) << "round " << round;
+    for (size_t page = 0; page < holders.size(); ++page) {
+      ASSERT_EQ(holders[page], pool->references(PageId{static_cast<uint32_t>(page)}))
+          << "round " << round;
+    }
   }
 }
 
