@@ -160,8 +160,10 @@ Result<ResponseFormat> format_from_json(const JsonValue& value) {
        {FormatKind::text, FormatKind::json_object, FormatKind::json_schema, FormatKind::regex}) {
     if (name == format_name(kind)) format.kind = kind;
   }
-  if (format.kind == FormatKind::json_schema)
-    format.schema = TRY(Json::from(*TRY(value.member("response_schema"))));
+  if (format.kind == FormatKind::json_schema) {
+    const JsonValue* schema = TRY(value.member("response_schema"));
+    format.schema = TRY(Json::from(*schema));
+  }
   if (format.kind == FormatKind::regex)
     format.regex = TRY(value.get<std::string>("response_regex"));
   return format;
@@ -209,7 +211,8 @@ Json request_json(const Request& request) {
 
 Result<Conversation> conversation_from_json(const JsonValue& value) {
   Conversation conversation;
-  for (const JsonValue& one : TRY(TRY(value.member("messages"))->array()))
+  const JsonValue* messages = TRY(value.member("messages"));
+  for (const JsonValue& one : TRY(messages->array()))
     conversation.messages.push_back(TRY(message_from_json(one)));
   conversation.thinking = TRY(value.get_or("thinking_mode", true));
   if (const JsonValue* tools = value.find("tools"); tools && !tools->is_null())

@@ -134,13 +134,13 @@ void DeepSeekWriter::parameter(std::string_view key, const Json& value) {
   pattern("</{D}{P}>\n");
 }
 
-void DeepSeekWriter::call_block(std::span<const ToolCall> calls) {
+void DeepSeekWriter::call_block(const std::vector<const ToolCall*>& calls) {
   pattern("\n\n<{D}{B}>\n");
-  for (const ToolCall& call : calls) {
+  for (const ToolCall* call : calls) {
     pattern("<{D}{I} name=\"");
-    prompt.plain(call.name);
+    prompt.plain(call->name);
     prompt.plain("\">\n");
-    const Json parameters = parameters_of(call.arguments);
+    const Json parameters = parameters_of(call->arguments);
     for (const Json::Member& member : parameters.members()) parameter(member.key, member.value);
     if (v41_ && parameters.members().empty()) prompt.plain("\n");
     pattern("</{D}{I}>\n");
@@ -176,10 +176,12 @@ void DeepSeekWriter::assistant_turn(const Message& message, bool last, bool firs
   if (thinking.close) prompt.control(tokens.end_think);
   prompt.content(message.content, tokens.image);
   if (calls) {
-    std::vector<ToolCall> sorted = *message.tool_calls;
+    std::vector<const ToolCall*> sorted;
+    for (const ToolCall& call : *message.tool_calls) sorted.push_back(&call);
     if (!v41_) {
-      std::stable_sort(sorted.begin(), sorted.end(),
-                       [](const ToolCall& a, const ToolCall& b) { return a.id < b.id; });
+      std::sort(sorted.begin(), sorted.end(), [](const ToolCall* a, const ToolCall* b) {
+        return a->id != b->id ? a->id < b->id : a < b;  // equal ids keep their order
+      });
     }
     call_block(sorted);
   }

@@ -28,7 +28,7 @@ class DeepSeekWriter {
   std::string response_format() const;
   // One line for each tool, without deferred ones if `shown_only`, joined by line ends.
   std::string schema_lines(std::span<const Tool> tools, bool shown_only) const;
-  void call_block(std::span<const ToolCall> calls);
+  void call_block(const std::vector<const ToolCall*>& calls);
   // "<tool_result>…</tool_result>" for a tool's message, the text of another's.
   void turn_part(const Message& message);
   // Closes the prompt: the header of the answer unless the last turn is to be continued, and the

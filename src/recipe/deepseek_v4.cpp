@@ -2,6 +2,8 @@
 // calls are sorted by the text of their ids.
 
 #include <algorithm>
+#include <span>
+#include <utility>
 
 #include "recipe/deepseek_sections.h"
 
@@ -36,6 +38,23 @@ struct Turn {
   std::vector<const Message*> users;
 };
 
+// Results by the text of their ids, then all else; equal ones keep their order.
+void sort_results(std::span<Turn> turns) {
+  std::vector<std::pair<Turn, size_t>> placed;
+  for (Turn& turn : turns) placed.emplace_back(std::move(turn), placed.size());
+  std::sort(placed.begin(), placed.end(), [](const auto& a, const auto& b) {
+    const Message& left = *a.first.message;
+    const Message& right = *b.first.message;
+    if (left.role == Role::tool && right.role == Role::tool) {
+      const int order = left.tool_call_id.value_or("").compare(right.tool_call_id.value_or(""));
+      return order != 0 ? order < 0 : a.second < b.second;
+    }
+    if (left.role == Role::tool || right.role == Role::tool) return left.role == Role::tool;
+    return a.second < b.second;
+  });
+  for (size_t i = 0; i < turns.size(); ++i) turns[i] = std::move(placed[i].first);
+}
+
 // Turns without system messages, results behind their calls sorted by id.
 std::vector<Turn> turns_of(const Conversation& conversation) {
   std::vector<Turn> turns;
@@ -56,15 +75,8 @@ std::vector<Turn> turns_of(const Conversation& conversation) {
       windows.push_back({i + 1, calls->size()});
   }
   for (const Window& window : windows) {
-    if (window.count > turns.size() - window.begin) continue;
-    const auto begin = turns.begin() + static_cast<ptrdiff_t>(window.begin);
-    std::stable_sort(
-        begin, begin + static_cast<ptrdiff_t>(window.count), [](const Turn& a, const Turn& b) {
-          const bool a_tool = a.message->role == Role::tool;
-          const bool b_tool = b.message->role == Role::tool;
-          if (!a_tool || !b_tool) return a_tool && !b_tool;
-          return a.message->tool_call_id.value_or("") < b.message->tool_call_id.value_or("");
-        });
+    if (window.count <= turns.size() - window.begin)
+      sort_results(std::span(turns).subspan(window.begin, window.count));
   }
   return turns;
 }

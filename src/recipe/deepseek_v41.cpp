@@ -55,8 +55,11 @@ void sort_results(std::span<const Message*> turn, const CallOrder& order) {
     const auto found = order.find(*message->tool_call_id);
     return found == order.end() ? 0 : found->second;
   };
-  std::stable_sort(results.begin(), results.end(),
-                   [&](const Message* a, const Message* b) { return place_of(a) < place_of(b); });
+  // Messages of one conversation: addresses keep the order of equal ones.
+  std::sort(results.begin(), results.end(), [&](const Message* a, const Message* b) {
+    const size_t left = place_of(a), right = place_of(b);
+    return left != right ? left < right : a < b;
+  });
   for (size_t i = 0; i < places.size(); ++i) turn[places[i]] = results[i];
 }
 

@@ -5,6 +5,7 @@
 #include <iterator>
 #include <limits>
 #include <unordered_map>
+#include <utility>
 
 #include "base/json_writer.h"
 
@@ -130,6 +131,8 @@ const Json* Json::find(std::string_view key) const {
   }
   return nullptr;
 }
+
+Json* Json::find(std::string_view key) { return const_cast<Json*>(std::as_const(*this).find(key)); }
 
 void Json::set(std::string_view key, Json value) {
   for (Member& member : members()) {

@@ -81,6 +81,7 @@ class Json {
 
   // The member; nullptr when absent or when this is no object.
   const Json* find(std::string_view key) const;
+  Json* find(std::string_view key);
   bool is(std::string_view text) const { return is_string() && string() == text; }
   // Requires an object: replaces the member in its place, or appends one.
   void set(std::string_view key, Json value);
