@@ -252,28 +252,5 @@ TEST(Score, GivesLogprobOfAnyId) {
   EXPECT_EQ(scored.top[0].first, 2);
 }
 
-TEST(Validate, NamesFieldAndValue) {
-  EXPECT_TRUE(validate({}).ok());
-  const std::pair<Parameters, std::string> cases[] = {
-      {{.temperature = -1.0f}, "temperature: -1"},
-      {{.temperature = kNan}, "temperature: nan"},
-      {{.temperature = kInfinity}, "temperature: inf"},
-      {{.top_k = -3}, "top_k: -3"},
-      {{.top_p = 0.0f}, "top_p: 0"},
-      {{.top_p = 1.5f}, "top_p: 1.5"},
-      {{.min_p = -0.1f}, "min_p: -0.1"},
-      {{.min_p = kNan}, "min_p: nan"},
-      {{.repetition_penalty = 0.0f}, "repetition_penalty: 0"},
-      {{.presence_penalty = 2.5f}, "presence_penalty: 2.5"},
-      {{.frequency_penalty = kNan}, "frequency_penalty: nan"},
-      {{.top_logprobs = 1001}, "top_logprobs: 1001"},
-  };
-  for (const auto& [parameters, text] : cases) {
-    const auto result = validate(parameters);
-    ASSERT_FALSE(result.ok()) << text;
-    EXPECT_THAT(result.error().text(), HasSubstr(text));
-  }
-}
-
 }  // namespace
 }  // namespace deepinfer::sampling
