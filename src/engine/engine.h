@@ -70,6 +70,8 @@ class Engine {
     Hash128 identity = {};             // of weights and cache formats: part of every prefix key
     size_t snapshot_every_pages = 32;  // grid of resume points in long prompts; 0: no grid
     LoopMode mode = LoopMode::plain;
+    // overlapped: false computes inside of step(), in the same order: runs repeat exactly.
+    bool compute_thread = true;
     speculation::Acceptance acceptance = speculation::Acceptance::sample_match;
     double target_step_ms = 0;   // bounds prompt rows beside decoding ones; 0: none
     uint32_t prefill_every = 4;  // steps in which a prompt gets its floor of rows at the latest

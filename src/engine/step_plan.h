@@ -1,46 +1,89 @@
 #pragma once
 
-// StepPlan: which sequences contribute how many rows to a step, and the StepBatch that says so.
+// StepPlan: what the next step shall compute, made while the one before it still runs; and the
+// StepPlanner that makes it.
 //
-// Threads: the engine's.
+// A plan names sequences and numbers, never ids: they are filled in (turn.h) when the step before
+// has ended. The numbers are those that hold when that ends in the usual way, see
+// SchedulerEntry; what comes otherwise (an end, a rejected draft) makes the rows fewer.
+//
+// Threads: see turn.h.
 
 #include <cstdint>
+#include <string>
+#include <unordered_map>
 #include <vector>
 
-#include "engine/sequence.h"
-#include "models/model.h"
+#include "base/clock.h"
+#include "engine/engine.h"
+#include "engine/resumption.h"
+#include "engine/roster.h"
+#include "engine/scheduler.h"
 
 namespace deepinfer::engine {
 
-class StepPlan {
+struct StepPlan {
+  struct Rows {
+    Sequence* sequence = nullptr;
+    uint64_t first = 0;  // position of the first row; decoding: what it is when all drafts stand
+    size_t rows = 0;     // without drafts
+    size_t drafts = 0;   // at most
+    RowKind kind = RowKind::decode;
+  };
+  std::vector<Sequence*> preempt;  // before anything is reserved
+  std::vector<Rows> rows;          // waiting sequences start with their first rows
+  std::string waits_because;
+
+  bool empty() const { return preempt.empty() && rows.empty(); }
+  void clear() {
+    preempt.clear();
+    rows.clear();
+    waits_because.clear();
+  }
+};
+
+class StepPlanner {
  public:
-  void clear();
-  // The next `rows` pending ids of `sequence`, whose cache is reserved for them.
-  void add(Sequence& sequence, size_t rows);
+  StepPlanner(const models::Model& model, const Limits& limits, const Engine::Options& options,
+              const Clock& clock, Roster& roster, Resumption& resumption)
+      : model_(model),
+        limits_(limits),
+        options_(options),
+        clock_(clock),
+        roster_(roster),
+        resumption_(resumption) {}
 
-  // How many of the next `rows` pending ids can run when `logits` more rows may have logits.
-  static size_t rows_within(const Sequence& sequence, size_t rows, size_t logits);
+  // Plans with what the step in flight will have done.
+  void plan(StepPlan& plan);
+  // A step was filled with so many rows of prompts.
+  void filled(size_t prompt_rows);
+  void charge(const Sequence& sequence, size_t rows);
+  // A request came, or ended; for the fairness between users.
+  void arrived(const Request& request);
+  void left(const Request& request);
 
-  bool empty() const { return sequences_.empty(); }
-  size_t rows() const { return ids_.size(); }
-  size_t wanted() const { return wanted_; }
-  const std::vector<Sequence*>& sequences() const { return sequences_; }
-  size_t first_row(size_t index) const { return row_start_[index]; }
-  size_t row_count(size_t index) const { return row_start_[index + 1] - row_start_[index]; }
-  bool wants(size_t row) const { return want_logits_[row] != 0; }
-  models::StepBatch batch() const;
+  StepCost cost;
 
  private:
-  std::vector<Sequence*> sequences_;
-  std::vector<int32_t> ids_;                   // [rows]
-  std::vector<uint64_t> positions_;            // [rows]
-  std::vector<uint32_t> row_start_ = {0};      // [sequences + 1]
-  std::vector<uint8_t> want_logits_;           // [rows]
-  std::vector<cache::SequenceCache*> caches_;  // [sequences]
-  std::vector<models::SequenceStart> starts_;  // [sequences]
-  std::vector<const float*> embeddings_;       // [rows], null where the id counts
-  bool has_images_ = false;
-  size_t wanted_ = 0;
+  SchedulerEntry entry_of(const Sequence& sequence, size_t index);
+  void add_running();
+  void add_waiting();
+  size_t drafts_of(Sequence& sequence) const;
+  void add_rows(const PlannedRows& planned, StepPlan& plan);
+
+  const models::Model& model_;
+  const Limits& limits_;
+  const Engine::Options& options_;
+  const Clock& clock_;
+  Roster& roster_;
+  Resumption& resumption_;
+  FairShare shares_;
+  std::unordered_map<uint64_t, size_t> users_;  // live requests of each
+  double cost_of_row_ = 0;                      // of a draft, in this plan
+  std::vector<SchedulerEntry> entries_;
+  std::vector<Sequence*> sequences_;  // [entries_]
+  bool prompts_wait_ = false;         // in the last plan
+  uint32_t steps_without_prefill_ = 0;
 };
 
 }  // namespace deepinfer::engine
