@@ -20,11 +20,6 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kSpreads[] = {4.0f, 8.0f, 16.0f, 30.0f};
 constexpr float kWidest = 30.0f;
 
-double sum_of(const std::vector<float>& weights) {
-  return std::accumulate(weights.begin(), weights.end(), 0.0,
-                         [](double sum, float w) { return sum + static_cast<double>(w); });
-}
-
 // The sum of all weights; workspace.sums are those of its blocks.
 double sum_all(kernels::Isa isa, Distribution& p, Workspace& workspace) {
   p.raw_sums = p.temperature == 1.0f && p.logits.data() == p.raw.data();
@@ -36,7 +31,7 @@ void list_within(kernels::Isa isa, const Distribution& p, float spread, Workspac
   const float top = p.logits[static_cast<size_t>(p.best)];
   const float threshold =
       spread == kInfinity ? std::numeric_limits<float>::lowest() : top - spread * p.temperature;
-  find_at_least(isa, p.logits, threshold, workspace.ids);
+  find_at_least(isa, p.logits, threshold, workspace.found, workspace.ids);
   const size_t count = workspace.ids.size();
   workspace.kept_logits.resize(count);
   workspace.weights.resize(count);
@@ -47,6 +42,10 @@ void list_within(kernels::Isa isa, const Distribution& p, float spread, Workspac
                               workspace.weights.data());
 }
 
+constexpr double kAnyMass = std::numeric_limits<double>::infinity();
+constexpr size_t kAnyCount = std::numeric_limits<size_t>::max();
+
+// The k most likely ids, as far as they lie within the widest spread.
 void list_top_k(kernels::Isa isa, const Distribution& p, size_t k, float widest,
                 Workspace& workspace) {
   for (float spread : kSpreads) {
@@ -54,19 +53,16 @@ void list_top_k(kernels::Isa isa, const Distribution& p, size_t k, float widest,
     if (workspace.ids.size() >= k) break;
   }
   if (workspace.ids.size() < k && widest > kWidest) list_within(isa, p, widest, workspace);
-  if (workspace.ids.size() <= k) return;
-  gather_candidates(workspace);
-  keep_most_likely(k, workspace);
+  keep_most_likely(k, kAnyMass, Mass::weight, workspace);
 }
 
 // The shortest list of most likely ids that weighs `wanted`.
 void list_mass(kernels::Isa isa, const Distribution& p, double wanted, Workspace& workspace) {
   for (float spread : kSpreads) {
     list_within(isa, p, spread, workspace);
-    if (sum_of(workspace.weights) >= wanted) break;
+    if (mass_of(workspace.weights, Mass::weight) >= wanted) break;
   }
-  gather_candidates(workspace);
-  keep_most_likely(count_to_mass(workspace.candidates, wanted), workspace);
+  keep_most_likely(kAnyCount, wanted, Mass::weight, workspace);
 }
 
 void keep_min_p(float min_p, Workspace& workspace) {
@@ -91,9 +87,9 @@ void filter(const SampleRow& row, const Parameters& parameters, Distribution& p,
   if (limits_count) {
     list_top_k(row.isa, p, k, kWidest, workspace);
     if (limits_mass) {
-      gather_candidates(workspace);
-      const double wanted = static_cast<double>(parameters.top_p) * sum_of(workspace.weights);
-      keep_most_likely(count_to_mass(workspace.candidates, wanted), workspace);
+      const double wanted =
+          static_cast<double>(parameters.top_p) * mass_of(workspace.weights, Mass::weight);
+      keep_most_likely(kAnyCount, wanted, Mass::weight, workspace);
     }
   } else if (limits_mass) {
     const double all = sum_all(row.isa, p, workspace);
@@ -104,8 +100,12 @@ void filter(const SampleRow& row, const Parameters& parameters, Distribution& p,
     list_within(row.isa, p, std::min(spread, kWidest), workspace);
   }
   if (parameters.min_p > 0.0f) keep_min_p(parameters.min_p, workspace);
-  p.log_normalizer =
-      std::log(p.listed ? sum_of(workspace.weights) : sum_all(row.isa, p, workspace));
+  p.log_normalizer = std::log(p.listed ? mass_of(workspace.weights, Mass::weight)
+                                       : sum_all(row.isa, p, workspace));
+}
+
+void divide_weights(double by, Workspace& workspace) {
+  for (float& w : workspace.weights) w = static_cast<float>(static_cast<double>(w) / by);
 }
 
 // Spec deepinfer_engine.md 7.1, steps 5 to 8. Lists what has a chance; weights are probabilities.
@@ -113,34 +113,36 @@ void filter_deepinfer(const SampleRow& row, const Parameters& parameters, Distri
                       Workspace& workspace) {
   const bool greedy = parameters.temperature < kGreedyTemperature;
   p.temperature = std::max(parameters.temperature, kGreedyTemperature);
-  const size_t k = greedy ? 0 : static_cast<size_t>(parameters.top_k);
   const float top_p = greedy ? 1.0f : parameters.top_p;
+  const size_t k =
+      greedy || parameters.top_k == 0 ? kAnyCount : static_cast<size_t>(parameters.top_k);
   const size_t within = static_cast<size_t>(parameters.force_top_k);
+  const bool filters = k < p.logits.size() || top_p < 1.0f;
+  const double wanted =
+      top_p < 1.0f ? std::floor(static_cast<double>(top_p) * 0x1p31) + 1.0 : kAnyMass;
   double total = 0;
   if (within > 0 && within < p.logits.size()) {
     p.listed = true;
     list_top_k(row.isa, p, within, kInfinity, workspace);
-    total = sum_of(workspace.weights);
+    total = mass_of(workspace.weights, Mass::weight);
+    divide_weights(total, workspace);
   } else {
     total = sum_all(row.isa, p, workspace);
-    list_within(row.isa, p, kWidest, workspace);
+    for (float spread : kSpreads) {
+      if (!filters && spread < kWidest) continue;
+      list_within(row.isa, p, spread, workspace);
+      divide_weights(total, workspace);
+      if (workspace.ids.size() >= k || mass_of(workspace.weights, Mass::fixed_point) >= wanted) {
+        break;
+      }
+    }
   }
-  for (float& w : workspace.weights) w = static_cast<float>(static_cast<double>(w) / total);
   p.log_normalizer = std::log(total);
-  if ((k == 0 || k >= p.logits.size()) && top_p >= 1.0f) return;
-
-  gather_candidates(workspace);
-  size_t count = workspace.candidates.size();
-  if (top_p < 1.0f) {
-    for (auto& c : workspace.candidates) c.weight = std::floor(c.weight * 0x1p31f);
-    count =
-        count_to_mass(workspace.candidates, std::floor(static_cast<double>(top_p) * 0x1p31) + 1.0);
-  }
-  if (k > 0) count = std::min(count, k);
-  keep_most_likely(count, workspace);
+  if (!filters) return;
+  keep_most_likely(k, wanted, Mass::fixed_point, workspace);
   p.listed = true;
-  const double mass = sum_of(workspace.weights);
-  for (float& w : workspace.weights) w = static_cast<float>(static_cast<double>(w) / mass);
+  const double mass = mass_of(workspace.weights, Mass::weight);
+  divide_weights(mass, workspace);
   p.log_normalizer += std::log(mass);
 }
 
@@ -219,7 +221,8 @@ int32_t draw_listed(const SampleRow& row, const Parameters& parameters, bool res
   const Purpose purpose = residual                      ? Purpose::residual
                           : row.stream == Stream::draft ? Purpose::draft
                                                         : Purpose::token;
-  double left = uniform(parameters.seed, row.position, purpose) * sum_of(workspace.weights);
+  double left =
+      uniform(parameters.seed, row.position, purpose) * mass_of(workspace.weights, Mass::weight);
   int32_t id = -1;
   for (size_t i = 0; i < workspace.ids.size(); ++i) {
     if (workspace.weights[i] <= 0.0f) continue;
@@ -261,8 +264,7 @@ void list_probabilities(const SampleRow& row, const Parameters& parameters, Dist
   }
   if (parameters.generator == Generator::deepinfer) return;
   if (!p.listed) list_within(row.isa, p, kWidest, workspace);
-  const double total = std::exp(p.log_normalizer);
-  for (float& w : workspace.weights) w = static_cast<float>(static_cast<double>(w) / total);
+  divide_weights(std::exp(p.log_normalizer), workspace);
 }
 
 void write_log_probabilities(const Distribution& p, std::span<float> out,

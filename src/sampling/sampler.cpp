@@ -27,11 +27,11 @@ void find_top(kernels::Isa isa, std::span<const float> logits, size_t best, size
   for (float spread : kSpreads) {
     const float threshold = spread == kInfinity ? std::numeric_limits<float>::lowest()
                                                 : logits[best] - spread * temperature;
-    find_at_least(isa, logits, threshold, workspace.found);
-    if (workspace.found.size() >= count) break;
+    find_at_least(isa, logits, threshold, workspace.found, workspace.top_ids);
+    if (workspace.top_ids.size() >= count) break;
   }
   workspace.candidates.clear();
-  for (int32_t id : workspace.found) {
+  for (int32_t id : workspace.top_ids) {
     workspace.candidates.push_back({id, logits[static_cast<size_t>(id)], 0});
   }
 }
@@ -41,8 +41,9 @@ template <class Logprob>
 void report_top(size_t count, Logprob logprob, Workspace& workspace, Sampled& out) {
   std::vector<Workspace::Candidate>& all = workspace.candidates;
   count = std::min(count, all.size());
-  std::partial_sort(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(count), all.end(),
-                    more_likely);
+  const auto end = all.begin() + static_cast<std::ptrdiff_t>(count);
+  if (count < all.size()) std::nth_element(all.begin(), end, all.end(), more_likely);
+  std::sort(all.begin(), end, more_likely);
   out.top.reserve(count);
   for (size_t i = 0; i < count; ++i) out.top.emplace_back(all[i].id, floored(logprob(all[i])));
 }

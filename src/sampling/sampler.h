@@ -69,7 +69,8 @@ class Workspace {
   std::vector<float> weights;         // [kept]
   std::vector<uint32_t> fixed;        // [kept], weights in fixed point
   std::vector<uint32_t> lanes;        // see fixed_draw.h
-  std::vector<int32_t> found;         // up to [vocab], for top lists
+  std::vector<int32_t> found;         // [vocab], scratch of searches
+  std::vector<int32_t> top_ids;       // up to [vocab], for top lists
   std::vector<Candidate> candidates;  // up to [vocab]
 };
 
