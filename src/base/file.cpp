@@ -141,6 +141,29 @@ void MappedFile::advise_done(size_t offset, size_t length) const {
   advise(data_, size_, offset, length, MADV_DONTNEED, true);
 }
 
+Result<std::vector<FilePart>> file_parts(const std::string& path, uint64_t offset, uint64_t bytes) {
+  const Descriptor file(open_retrying(path.c_str(), O_RDONLY));
+  if (file.get() < 0) return os_error(path, "open", errno);
+  std::vector<FilePart> parts;
+  const uint64_t end = offset + bytes;
+  for (uint64_t at = offset; at < end;) {
+    const off_t data = ::lseek(file.get(), static_cast<off_t>(at), SEEK_DATA);
+    uint64_t next = data < 0 ? at : std::min(static_cast<uint64_t>(data), end);
+    const bool no_more = data < 0 && errno == ENXIO;
+    if (no_more) next = end;
+    if (next > at) {
+      parts.push_back({at, next - at, true});
+      at = next;
+      continue;
+    }
+    const off_t hole = data < 0 ? -1 : ::lseek(file.get(), data, SEEK_HOLE);
+    next = hole < 0 ? end : std::min(static_cast<uint64_t>(hole), end);
+    parts.push_back({at, next - at, false});
+    at = next;
+  }
+  return parts;
+}
+
 Result<DirectFile> DirectFile::open(const std::string& path) {
   DirectFile out;
   out.path_ = path;

@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/result.h"
 
@@ -30,13 +31,23 @@ class MappedFile {
   // Hints; failures do not matter.
   void advise_sequential(size_t offset, size_t length) const;
   void advise_random(size_t offset, size_t length) const;  // a fault reads its page and no more
-  void advise_done(size_t offset, size_t length) const;  // pages may be dropped
+  void advise_done(size_t offset, size_t length) const;    // pages may be dropped
 
  private:
   std::string path_;
   const std::byte* data_ = nullptr;
   size_t size_ = 0;
 };
+
+// A part of a file: data, or a hole, which takes no space on disk and reads as zeros.
+struct FilePart {
+  uint64_t offset = 0;
+  uint64_t bytes = 0;
+  bool hole = false;
+};
+// What [offset, offset + bytes) of a file consists of, in order and without gaps. A file system
+// that does not tell has data only.
+Result<std::vector<FilePart>> file_parts(const std::string& path, uint64_t offset, uint64_t bytes);
 
 // Random reads that bypass the page cache when the file system allows it (O_DIRECT; `direct()` says
 // whether it does). offset, length and target are multiples of kAlignment when direct.

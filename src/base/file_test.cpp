@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -60,6 +61,25 @@ TEST_F(FileTest, MapsAWholeFile) {
   // NOLINTNEXTLINE(bugprone-use-after-move): what a move leaves behind is part of the contract
   EXPECT_EQ(file.bytes().size(), 0u);
   EXPECT_EQ(moved.bytes().size(), 10'003u);
+}
+
+TEST_F(FileTest, HolesOfAFileAreToldFromItsData) {
+  const std::string name = put("sparse", std::string(5'000, 'x'));
+  fs::resize_file(name, 10'000'000);
+  uint64_t at = 100, data = 0, zeros = 0;
+  for (const FilePart& part : file_parts(name, 100, 9'000'000).value()) {
+    EXPECT_EQ(part.offset, at);
+    at += part.bytes;
+    (part.hole ? zeros : data) += part.bytes;
+  }
+  EXPECT_EQ(at, 9'000'100u);
+  EXPECT_GE(data, 4'900u);
+  // Where the file system has holes at all, this is one.
+  struct stat seen{};
+  ASSERT_EQ(::stat(name.c_str(), &seen), 0);
+  if (seen.st_blocks * 512 < 5'000'000) EXPECT_GT(zeros, 5'000'000u);
+  EXPECT_TRUE(file_parts(name, 0, 0).value().empty());
+  EXPECT_EQ(file_parts(path("missing"), 0, 1).error().kind, ErrorKind::not_found);
 }
 
 TEST_F(FileTest, AnEmptyFileMapsToNothing) {

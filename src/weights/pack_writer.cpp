@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
@@ -34,6 +35,15 @@ constexpr size_t kPieceBytes = size_t{64} << 20;
 constexpr uint64_t kSyncBytes = uint64_t{256} << 20;
 // Outputs that are packed together: a multiple of every tile and panel height.
 constexpr uint64_t kOutputsTogether = 128;
+// Zeros of this many bytes are not written: they stay a hole of the file.
+constexpr size_t kHoleBytes = 64 * 1024;
+constexpr std::array<std::byte, kHoleBytes> kZeros{};
+
+void hash_zeros(Xxh3& hash, uint64_t bytes) {
+  for (; bytes > 0; bytes -= std::min<uint64_t>(bytes, kHoleBytes)) {
+    hash.update(std::span(kZeros).first(std::min<uint64_t>(bytes, kHoleBytes)));
+  }
+}
 
 struct Item {
   const NamedTensor* tensor = nullptr;
@@ -56,13 +66,21 @@ class PartialFile {
   }
   // Checksums of the tensors that an earlier run of the same plan finished.
   Result<std::map<size_t, uint64_t>> open(const std::string& directory, const std::string& plan);
+  // Leaves out longer stretches of zeros.
   Result<void> write(uint64_t offset, std::span<const std::byte> bytes);
+  // [offset, offset + bytes) reads as zeros, whatever an earlier run left there.
+  Result<void> write_hole(uint64_t offset, uint64_t bytes);
+  // The file ends there, be it in a hole.
+  Result<void> end_at(uint64_t size);
   // Tensor `index` is complete; it enters the journal at the next sync.
   Result<void> finish(size_t index, uint64_t checksum, uint64_t bytes);
   Result<void> sync();
 
  private:
+  Result<void> write_all(uint64_t offset, std::span<const std::byte> bytes);
+
   std::string path_;
+  bool fresh_ = false;  // nothing was there before
   int data_ = -1;
   std::FILE* journal_ = nullptr;
   std::string waiting_;  // lines of the journal
@@ -93,8 +111,8 @@ Result<std::map<size_t, uint64_t>> PartialFile::open(const std::string& director
   path_ = directory + "/" + kPackedFile;
   const std::string journal = directory + "/journal";
   std::map<size_t, uint64_t> done = read_journal(journal, plan);
-  const int fresh = done.empty() ? O_TRUNC : 0;
-  data_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | fresh, 0644);
+  fresh_ = done.empty();
+  data_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | (fresh_ ? O_TRUNC : 0), 0644);
   if (data_ < 0) return system_error(path_, "open");
   journal_ = std::fopen(journal.c_str(), done.empty() ? "we" : "ae");
   if (!journal_) return system_error(journal, "open");
@@ -103,6 +121,38 @@ Result<std::map<size_t, uint64_t>> PartialFile::open(const std::string& director
 }
 
 Result<void> PartialFile::write(uint64_t offset, std::span<const std::byte> bytes) {
+  size_t data = 0;  // where bytes that are still to be written begin
+  for (size_t at = 0; at < bytes.size(); at += kHoleBytes) {
+    const size_t here = std::min(kHoleBytes, bytes.size() - at);
+    if (std::memcmp(bytes.data() + at, kZeros.data(), here) != 0) continue;
+    TRY(write_all(offset + data, bytes.subspan(data, at - data)));
+    TRY(write_hole(offset + at, here));
+    data = at + here;
+  }
+  return write_all(offset + data, bytes.subspan(data));
+}
+
+Result<void> PartialFile::write_hole(uint64_t offset, uint64_t bytes) {
+  if (fresh_) return {};
+  constexpr int kPunch = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
+  if (::fallocate(data_, kPunch, static_cast<off_t>(offset), static_cast<off_t>(bytes)) == 0) {
+    return {};
+  }
+  while (bytes > 0) {  // a file system without holes
+    const uint64_t here = std::min<uint64_t>(bytes, kHoleBytes);
+    TRY(write_all(offset, std::span(kZeros).first(here)));
+    offset += here;
+    bytes -= here;
+  }
+  return {};
+}
+
+Result<void> PartialFile::end_at(uint64_t size) {
+  if (::ftruncate(data_, static_cast<off_t>(size)) != 0) return system_error(path_, "ftruncate");
+  return {};
+}
+
+Result<void> PartialFile::write_all(uint64_t offset, std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     const ssize_t wrote = ::pwrite(data_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
     if (wrote < 0 && errno == EINTR) continue;
@@ -145,7 +195,8 @@ class Packer {
   Result<void> write_tensor(size_t index, PartialFile& file);
   Result<void> write_matrix(const ScaledView& matrix, uint64_t offset, Xxh3& hash,
                             PartialFile& file);
-  Result<void> write_rows(const TensorView& view, uint64_t offset, Xxh3& hash, PartialFile& file);
+  Result<void> write_rows(const NamedTensor& tensor, uint64_t offset, Xxh3& hash,
+                          PartialFile& file);
   Result<void> write_side_files(const std::string& partial) const;
   Result<void> stop_if_cancelled() const;
   void advance(uint64_t bytes);
@@ -275,15 +326,27 @@ Result<void> Packer::write_matrix(const ScaledView& matrix, uint64_t offset, Xxh
   return {};
 }
 
-Result<void> Packer::write_rows(const TensorView& view, uint64_t offset, Xxh3& hash,
+// Holes of the original (of Engram tables that nobody filled) are neither read nor written.
+Result<void> Packer::write_rows(const NamedTensor& tensor, uint64_t offset, Xxh3& hash,
                                 PartialFile& file) {
-  for (size_t at = 0; at < view.bytes(); at += kPieceBytes) {
-    TRY(stop_if_cancelled());
-    const std::span<const std::byte> bytes(view.data + at,
-                                           std::min(kPieceBytes, view.bytes() - at));
-    hash.update(bytes);
-    TRY(file.write(offset + at, bytes));
-    advance(bytes.size());
+  const uint64_t begin = tensor.file_offset;
+  const std::string& path = checkpoint_.files()[tensor.file];
+  for (const FilePart& part : TRY(file_parts(path, begin, tensor.view.bytes()))) {
+    const uint64_t at = part.offset - begin;  // in the tensor
+    for (uint64_t done = 0; done < part.bytes;) {
+      TRY(stop_if_cancelled());
+      const size_t here = std::min<uint64_t>(kPieceBytes, part.bytes - done);
+      if (part.hole) {
+        hash_zeros(hash, here);
+        TRY(file.write_hole(offset + at + done, here));
+      } else {
+        const std::span<const std::byte> bytes(tensor.view.data + at + done, here);
+        hash.update(bytes);
+        TRY(file.write(offset + at + done, bytes));
+      }
+      done += here;
+      advance(here);
+    }
   }
   return {};
 }
@@ -295,7 +358,7 @@ Result<void> Packer::write_tensor(size_t index, PartialFile& file) {
     TRY(check_scaled(*items_[index].matrix, entry.table.name));
     TRY(write_matrix(*items_[index].matrix, entry.table.begin, hash, file));
   } else {
-    TRY(write_rows(items_[index].tensor->view, entry.table.begin, hash, file));
+    TRY(write_rows(*items_[index].tensor, entry.table.begin, hash, file));
   }
   entry.checksum = hash.digest();
   return file.finish(index, entry.checksum, entry.table.bytes);
@@ -344,6 +407,7 @@ Result<PackSummary> Packer::run(const std::string& partial) {
   TRY(file.write(0, std::as_bytes(std::span(text))));
   const PackedEntry* last = header_.entries.empty() ? nullptr : &header_.entries.back();
   summary.packed_bytes = last ? last->table.end() : text.size();
+  TRY(file.end_at(summary.packed_bytes));
   TRY(file.sync());
   TRY(write_side_files(partial));
   for (const NamedTensor& tensor : checkpoint_.tensors()) {
@@ -373,6 +437,25 @@ Result<PackSummary> write_packed(const Checkpoint& checkpoint,
   return summary;
 }
 
+namespace {
+
+// Without reading holes.
+uint64_t checksum_of(const MappedFile& file, const TableEntry& entry) {
+  const Result<std::vector<FilePart>> parts = file_parts(file.path(), entry.begin, entry.bytes);
+  if (!parts.ok()) return xxh3_64(file.bytes().subspan(entry.begin, entry.bytes));
+  Xxh3 hash;
+  for (const FilePart& part : parts.value()) {
+    if (part.hole) {
+      hash_zeros(hash, part.bytes);
+    } else {
+      hash.update(file.bytes().subspan(part.offset, part.bytes));
+    }
+  }
+  return hash.digest();
+}
+
+}  // namespace
+
 Result<void> verify_packed(const std::string& directory, ThreadPool& pool,
                            const std::function<void(uint64_t done, uint64_t total)>& progress) {
   const std::string path = directory + "/" + kPackedFile;
@@ -387,15 +470,14 @@ Result<void> verify_packed(const std::string& directory, ThreadPool& pool,
   for (size_t first = 0; first < header.entries.size() && bad == SIZE_MAX; first += kTogether) {
     pool.run(std::min(kTogether, header.entries.size() - first), [&](size_t i, size_t) {
       const PackedEntry& entry = header.entries[first + i];
-      const auto bytes = file.bytes().subspan(entry.table.begin, entry.table.bytes);
-      if (xxh3_64(bytes) != entry.checksum) bad = first + i;
+      if (checksum_of(file, entry.table) != entry.checksum) bad = first + i;
       done += entry.table.bytes;
     });
     if (progress) progress(done, total);
   }
   if (bad == SIZE_MAX) return {};
   const TableEntry& entry = header.entries[bad].table;
-  const uint64_t seen = xxh3_64(file.bytes().subspan(entry.begin, entry.bytes));
+  const uint64_t seen = checksum_of(file, entry);
   return Error::corrupt(tensor_thing(path, entry.name),
                         fmt::format("checksum is {:016x}, the header says {:016x}", seen,
                                     header.entries[bad].checksum),
