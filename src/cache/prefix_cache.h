@@ -19,42 +19,26 @@
 // Resume point: a position with all entries below and, for models that have a frontier, a snapshot
 // of it. Without a frontier every position is one.
 //
-// Invariants (check_invariants() asserts them): see the top of prefix_cache.cpp.
+// Invariants (check_invariants() asserts them): see the top of prefix_tree_check.cpp.
 //
-// Threads: the engine's thread.
+// Threads: the engine's thread. restore(), restore_entries() and snapshot() copy bytes that a step
+// may be writing: they run between steps.
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <string_view>
 #include <vector>
 
 #include "base/hash.h"
 #include "base/result.h"
 #include "cache/page_pool.h"
+#include "cache/prefix_key.h"
 #include "cache/sequence_start.h"
 
 namespace deepinfer::cache {
 
-// Positions that an image takes, and what it shows: the ids there are the same for every image.
-struct ContentSpan {
-  size_t start = 0;
-  size_t count = 0;
-  Hash128 content;
-  bool operator==(const ContentSpan&) const = default;
-};
-
-// What a sequence's tokens are. The views must outlive the call only.
-struct PrefixKey {
-  std::span<const int32_t> ids;
-  std::span<const ContentSpan> contents = {};  // ascending, apart
-  uint64_t salt = 0;  // of the tenant: sequences of different salts never share
-};
-
-// Pages whose entries came out of a bounded replay are not those of a computation in full; only a
-// lookup that allows it finds them.
-enum class Exactness { exact, approximate };
+struct PageView;
 
 // Why a lookup did not reach further.
 enum class MissReason {
@@ -65,18 +49,17 @@ enum class MissReason {
 };
 std::string_view miss_reason_name(MissReason reason);
 
-// Why a snapshot is worth keeping; the value of a resume point in eviction.
-enum class SnapshotKind { prompt, output, system, branch, grid, preempted };
-
 class PrefixCache {
  public:
   struct Options {
     // Part of every key: digest of the weights, cache formats and their version.
-    Hash128 identity;
+    Hash128 identity = {};
     size_t max_pages = 0;             // that the tree may hold; 0: all pages of the pool
     uint64_t max_snapshot_bytes = 0;  // frontiers, in memory; 0: none are kept
+    // Of a complete page and all before it; null: chain_hash(). For tests of collisions.
+    Hash128 (*hasher)(const Hash128& parent, const PageView& page) = nullptr;
   };
-  // The pool must outlive the cache.
+  // The pool must outlive the cache; one cache on a pool.
   PrefixCache(PagePool& pool, const Options& options);
   ~PrefixCache();
   PrefixCache(const PrefixCache&) = delete;
@@ -96,6 +79,9 @@ class PrefixCache {
     uint64_t resume() const;
     // The start under which the resumed frontier was computed.
     const SequenceStart& start() const;
+    // Of what restore() gives: approximate when some page or the frontier is, and so is all that
+    // is computed on top of it. restore_entries() is exact when the lookup wanted exact.
+    Exactness exactness() const;
     MissReason miss() const;
 
    private:
@@ -105,26 +91,32 @@ class PrefixCache {
   };
 
   // Looks for key.ids[0, limit): a prompt asks for one token less than it has, since the logits of
-  // its last token are needed. Counts as a use. `wanted`: what may be used.
+  // its last token are needed. Counts as a use. `wanted`: what may be used. limit <= ids.size().
   Lease lookup(const PrefixKey& key, uint64_t limit, Exactness wanted = Exactness::exact);
 
   // Gives the empty `cache` the lease's resume() tokens: shares the complete pages, copies a page
   // that is partly used and the frontier, and sets the length. Fails (exhausted) when no page is
-  // free for the copy; `cache` is then empty as before.
+  // free for the copy; `cache` is then empty as before. A preempted snapshot is taken by it.
   Result<void> restore(const Lease& lease, SequenceCache& cache);
   // As restore(), up to lease.matched() and without a frontier: for a bounded replay, which
   // computes the windows again.
   Result<void> restore_entries(const Lease& lease, SequenceCache& cache);
 
   // Tokens [0, length) of `cache` are computed and stand for good (no draft among them): makes them
-  // known. Pages that are known already stay as they are. length <= cache.length().
+  // known. Pages that are known already stay as they are, but exact ones replace approximate ones.
+  // length <= cache.length().
   void insert(const PrefixKey& key, const SequenceCache& cache, uint64_t length,
               Exactness exactness = Exactness::exact);
   // Inserts, and keeps a copy of the frontier, which must be that of `length` tokens exactly.
-  // Returns whether it was kept (or was there already): false when the budget holds none.
+  // Returns whether it was kept (or was there already): false when the budget has no room that is
+  // worth less. A model without a frontier resumes anywhere: true. A preempted one stays while its
+  // pages do, until it is taken.
   bool snapshot(const PrefixKey& key, const SequenceCache& cache, uint64_t length,
                 const SequenceStart& start, SnapshotKind kind,
                 Exactness exactness = Exactness::exact);
+
+  // The sequence that was preempted at `length` will not come back.
+  void unpin(const PrefixKey& key, uint64_t length);
 
   // Frees pages of the tree until `pages` of the pool are free or nothing more can go: the least
   // valuable first, by recency, tokens to compute again and bytes; never what a lease holds, and a
@@ -136,13 +128,15 @@ class PrefixCache {
   void clear();
 
   struct Counters {
-    uint64_t lookups = 0;
-    uint64_t tokens_asked = 0, tokens_matched = 0, tokens_resumed = 0;
+    uint64_t lookups = 0;  // a request may look more than once before it starts
+    uint64_t tokens_asked = 0, tokens_matched = 0;  // by lookups
+    uint64_t restores = 0, tokens_resumed = 0;      // what sequences were given, once each
     uint64_t snapshots = 0, snapshots_refused = 0;
     uint64_t evicted_pages = 0, evicted_snapshots = 0;
   };
   const Counters& counters() const;
   size_t pages() const;             // held by the tree
+  size_t idle_pages() const;        // held by the tree alone; no sequence and no lease
   uint64_t snapshot_bytes() const;  // held by snapshots
   size_t nodes() const;
   void check_invariants() const;
