@@ -8,9 +8,12 @@
 namespace deepinfer::speculation {
 namespace {
 
-constexpr double kKept = 0.9;        // of an observation, at the next one of its position
+constexpr double kKept = 0.95;       // of an observation, at the next one of its position
+constexpr double kFaded = 0.98;      // of an observation, at one that did not reach its position
 constexpr double kFirstGuess = 0.5;  // acceptance before anything is known, worth one observation
-constexpr double kMostBudget = 16;   // rows
+// The budget holds this many rows, or rows for this many steps' time, whichever is more.
+constexpr double kMostRows = 16;
+constexpr double kMostSteps = 4;
 // A count must beat plain decoding by this factor, so that a coin toss does not pay for its noise.
 constexpr double kWorthwhile = 1.02;
 
@@ -40,6 +43,8 @@ size_t DraftGate::best_count(size_t most, double cost) const {
   return best;
 }
 
+bool DraftGate::can_pay() const { return cost_ * kWorthwhile < 1; }
+
 void DraftGate::forget() {
   std::fill(stood_, stood_ + kMost, 0.0);
   std::fill(judged_, judged_ + kMost, 0.0);
@@ -52,10 +57,9 @@ void DraftGate::close(uint32_t pause) {
 
 size_t DraftGate::drafts(size_t most, double cost_of_row) {
   cost_ = cost_of_row > 0 && std::isfinite(cost_of_row) ? cost_of_row : kUnknownCost;
-  budget_ = std::min(budget_ + kEarned, kMostBudget);
+  budget_ = std::min(budget_ + kEarned, std::max(kMostRows, kMostSteps / cost_));
   if (pause_ > 0) --pause_;
-  // Rows that cost a step each cannot pay, whatever stands.
-  if (most == 0 || budget_ < 1 || cost_ * kWorthwhile >= 1) return 0;
+  if (most == 0 || budget_ < 1 || !can_pay()) return 0;
   if (open_) {
     const size_t best = best_count(most, cost_);
     if (best > 0) return std::min(best, static_cast<size_t>(budget_));
@@ -69,12 +73,14 @@ void DraftGate::observe(size_t drafted, size_t accepted) {
   if (drafted == 0) return;
   // Success after a pause: what was learned before it is about another text.
   if (!open_ && accepted > 0 && stood_[0] < 0.5 * judged_[0]) forget();
-  for (size_t i = 0; i < std::min({drafted, accepted + 1, kMost}); ++i) {
-    stood_[i] = stood_[i] * kKept + (i < accepted ? 1.0 : 0.0);
-    judged_[i] = judged_[i] * kKept + 1.0;
+  const size_t judged = std::min({drafted, accepted + 1, kMost});
+  for (size_t i = 0; i < kMost; ++i) {
+    const double kept = i < judged ? kKept : kFaded;
+    stood_[i] = stood_[i] * kept + (i < accepted && i < judged ? 1.0 : 0.0);
+    judged_[i] = judged_[i] * kept + (i < judged ? 1.0 : 0.0);
   }
   budget_ += static_cast<double>(accepted) / cost_ - static_cast<double>(drafted);
-  budget_ = std::clamp(budget_, 0.0, kMostBudget);
+  budget_ = std::clamp(budget_, 0.0, std::max(kMostRows, kMostSteps / cost_));
   if (best_count(kMost, cost_) > 0) {
     open_ = true;
     pause_ = 0;

@@ -6,8 +6,9 @@
 //
 // The count is the one with the most expected tokens for the time: with c the cost of a row and a_j
 // the estimated probability that the first j drafts stand, g drafts give 1 + a_1 + ... + a_g tokens
-// in 1 + g c (dspark.md 7.3). Estimates by position forget by a tenth per observation; rows behind
-// the first rejected one are not observed.
+// in 1 + g c (dspark.md 7.3). Estimates by position forget by a twentieth per observation; rows
+// behind the first rejected one are not observed, and their estimates slowly return to that of the
+// position before them, so that a count that was too small grows again.
 //
 // While no count pays, one row is tried after a pause, which doubles as long as tries fail. Rows
 // are paid from a budget that earns kEarned rows a step and what accepted drafts gain, so that
@@ -35,11 +36,13 @@ class DraftGate {
   // Of `drafted` verified rows the first `accepted` stood. A step without drafts needs no call.
   // Requires accepted <= drafted.
   void observe(size_t drafted, size_t accepted);
-  bool open() const { return open_; }        // drafts pay at present
-  double acceptance(size_t position) const;  // estimate for the draft at `position`, from 0
+  bool open() const { return open_ && can_pay(); }  // drafts pay at present
+  double acceptance(size_t position) const;         // estimate for the draft at `position`, from 0
 
  private:
   size_t best_count(size_t most, double cost) const;
+  // Rows that cost a step each do not, whatever stands.
+  bool can_pay() const;
   void forget();
   void close(uint32_t pause);
 

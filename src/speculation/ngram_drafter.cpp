@@ -8,16 +8,23 @@ namespace deepinfer::speculation {
 namespace {
 
 constexpr size_t kFirstSlots = 256;
+constexpr size_t kWays = 4;    // slots of a bucket
 constexpr double kKept = 0.9;  // of an observation, at the next one
 
-// Multiplicative hashing (Knuth, volume 3, 6.4): the high bits of sums of products.
-size_t slot_of(const int32_t* ngram, size_t length, size_t slots) {
+// First slot of the bucket of an n-gram. Multiplicative hashing (Knuth, volume 3, 6.4).
+size_t bucket_of(const int32_t* ngram, size_t length, size_t slots) {
   uint64_t hash = length;
   for (size_t i = 0; i < length; ++i) {
     hash = (hash + static_cast<uint32_t>(ngram[i]) + 1) * 0x9E3779B97F4A7C15ull;
     hash ^= hash >> 29;
   }
-  return static_cast<size_t>(hash >> 32) & (slots - 1);
+  return static_cast<size_t>(hash >> 32) & (slots - 1) & ~(kWays - 1);
+}
+
+// Whether the n-gram ends at `end` in ids.
+bool stands_at(std::span<const int32_t> ids, size_t end, const int32_t* ngram, size_t length) {
+  return end >= length && end < ids.size() &&
+         std::equal(ngram, ngram + length, ids.data() + end - length);
 }
 
 }  // namespace
@@ -47,8 +54,14 @@ void NgramDrafter::extend(Index& index, std::span<const int32_t> ids) {
   }
   for (size_t end = index.indexed + 1; end <= stop; ++end) {
     for (size_t length = kShortest; length <= std::min(kLongest, end); ++length) {
-      const size_t slot = slot_of(ids.data() + end - length, length, slots);
-      index.ends[length - kShortest][slot] = static_cast<uint32_t>(end);
+      const int32_t* ngram = ids.data() + end - length;
+      uint32_t* bucket = index.ends[length - kShortest].data() + bucket_of(ngram, length, slots);
+      // In the place of its last occurrence, else of the oldest of the bucket.
+      uint32_t* place = std::min_element(bucket, bucket + kWays);
+      for (size_t way = 0; way < kWays; ++way) {
+        if (stands_at(ids, bucket[way], ngram, length)) place = bucket + way;
+      }
+      *place = static_cast<uint32_t>(end);
     }
   }
   index.indexed = stop;
@@ -68,9 +81,10 @@ NgramDrafter::Match NgramDrafter::find(const Index& index, std::span<const int32
   for (size_t length = std::min(kLongest, ids.size()); length >= kShortest; --length) {
     const int32_t* suffix = ids.data() + ids.size() - length;
     const auto& ends = index.ends[length - kShortest];
-    const size_t end = ends[slot_of(suffix, length, ends.size())];
-    if (end < length || end >= ids.size()) continue;
-    if (std::equal(suffix, suffix + length, ids.data() + end - length)) return {end, length};
+    const uint32_t* bucket = ends.data() + bucket_of(suffix, length, ends.size());
+    for (size_t way = 0; way < kWays; ++way) {
+      if (stands_at(ids, bucket[way], suffix, length)) return {bucket[way], length};
+    }
   }
   return {};
 }

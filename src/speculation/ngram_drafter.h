@@ -6,9 +6,9 @@
 // goes on in itself, so a loop is proposed as a loop. No occurrence: no proposal, no cost.
 //
 // The index of a sequence maps a hash of each n-gram to where it ended last: O(1) per new token,
-// amortised. It holds up to kMostSlots positions per length and forgets the oldest collisions, so
-// that its memory is bounded by 12 * kMostSlots bytes whatever the context. Found positions are
-// compared with the ids themselves: a collision proposes nothing.
+// amortised. It holds up to kMostSlots positions per length, beyond that the most recent, so that
+// its memory is bounded by 12 * kMostSlots bytes whatever the context. Found positions are compared
+// with the ids themselves: a collision proposes nothing.
 //
 // Confidences are the share of recent proposals of that suffix length that stood in this sequence.
 //
