@@ -159,8 +159,9 @@ class ScenarioMaker {
   }
 
   Scenario make() {
-    // Load: from nearly idle to twice what the engine can do.
-    const double arrivals_a_step = dice_.chance(0.5) ? 0.02 : 0.08;
+    // From nearly idle to more than an engine can do.
+    constexpr double kArrivalsAStep[] = {0.03, 0.1, 0.3};
+    const double arrivals_a_step = kArrivalsAStep[dice_.below(3)];
     for (size_t step = 0; step < scenario_.steps; ++step) {
       size_t count = dice_.chance(arrivals_a_step) ? 1 : 0;
       if (dice_.chance(0.002)) count = dice_.between(2, 20);
