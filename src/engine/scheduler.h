@@ -4,19 +4,27 @@
 // numbers only: no cache, no model, no ids.
 //
 // Rules
-//   1. Every decoding sequence has its row in every step (and its draft's rows, as far as they
-//      pay), unless the row budget is smaller than their number: then they take turns.
+//   1. Every decoding sequence has its row in every step; drafted rows come after all of those and
+//      after the prompts' floor, first drafts of all before second ones, as far as rows, pages and
+//      the time target reach. The one exception: an image that has no room beside the decoding rows
+//      has a step for itself, every `prefill_every` steps at most.
 //   2. Prompts get what is left of the rows and of the step's time target, and at least
 //      `prefill_floor_rows` every `prefill_every` steps whatever the target says: each side
 //      advances within a bounded number of steps.
-//   3. Among prompts: priority (aged by waiting time), then deadline, then the user who was served
-//      least (rows, weighted), then the shorter rest, then arrival. Ageing bounds the wait of all.
-//   4. A sequence is admitted when the pages that it needs next are free or can be freed; one that
-//      does not fit does not block smaller ones behind it, but from `reserve_after_ns` on it keeps
-//      what becomes free.
+//   3. Among prompts: priority and one more for each `ageing_ns` since add(), then deadline, then
+//      the user who was served least (rows, weighted), then the shorter rest, then arrival. While
+//      others want rows too a prompt takes half of what is left at most, so that short ones are not
+//      stuck behind a long one. Ageing bounds the wait of all.
+//   4. A sequence starts when the pages of all that is pending are free or can be freed, beside
+//      what running prompts still need and a little for decoding ones; one that does not fit does
+//      not block smaller ones behind it, but from `reserve_after_ns` on it keeps what becomes free.
 //   5. Under pressure the running sequence that is cheapest to restore gives way, of the lowest
 //      priority first; never the oldest of the highest priority, never one that was preempted
-//      `max_preemptions` times while another can go. So each step makes progress.
+//      `max_preemptions` times while another can go. So each step makes progress. Nobody starts in
+//      a step in which one gave way.
+//
+// Requires of the caller: rows and logits_rows of the budget for every decoding sequence; pages for
+// one full context in all.
 //
 // Threads: pure functions; FairShare belongs to the caller.
 
@@ -90,7 +98,7 @@ struct SchedulerPlan {
   std::string waits_because;
 };
 
-// Rows served so far of each user, over weight; the least served goes first. A newcomer starts at
+// Rows served so far of each user, over weight; the least served goes first. A newcomer starts with
 // the least of those present, so nobody saves up turns.
 class FairShare {
  public:
@@ -101,7 +109,6 @@ class FairShare {
 
  private:
   std::unordered_map<uint64_t, double> served_;
-  double least_ = 0;
 };
 
 // entries: any order. Linear in their number but for one sort.
