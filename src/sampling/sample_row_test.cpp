@@ -342,7 +342,7 @@ TEST(SampleRow, AnyCombinationOfOptionsWorks) {
     ASSERT_TRUE(validate(p, vocab).ok());
     const std::vector<int32_t> seen = {any_id(), any_id(), any_id()}, banned = {any_id()};
     std::vector<uint32_t> mask((vocab + 31) / 32, 0);
-    for (uint32_t& word : mask) word = random() | random();
+    for (uint32_t& word : mask) word = random() | 0x01010101;
     SampleRow row = {.isa = isas()[random() % isas().size()],
                      .logits = logits,
                      .position = random(),
