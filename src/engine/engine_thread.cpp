@@ -75,6 +75,7 @@ struct EngineThread::State {
   std::vector<uint64_t> cancels;
   size_t undelivered = 0;
   uint64_t live_tokens = 0;
+  size_t live_choices = 0;
   bool draining = false;
   bool stopping = false;
   bool stepping = false;
@@ -127,6 +128,7 @@ void EngineThread::State::deliver(Event event) {
       ++entry.tokens;
       ++live_tokens;
     }
+    if (event.finish != FinishReason::none) --live_choices;
     if (event.finish != FinishReason::none && --entry.choices == 0) {
       last = std::move(entry.sink);
       live_tokens -= entry.tokens;
@@ -158,13 +160,13 @@ void EngineThread::State::end_all_choices(uint64_t request, FinishReason reason,
 // False: the engine has no room yet, the request waits on.
 bool EngineThread::State::offer(Request& request) {
   const uint64_t id = request.id;
-  size_t known = 0;
+  size_t known = 0;  // sequences, at most
   {
     const std::lock_guard lock(mutex);
-    known = live.size() - inbox.size();
+    known = live_choices;
   }
   // Only a full engine refuses for want of room, so only then the request must survive the try.
-  const bool may_refuse = known >= engine->limits().waiting && engine->busy();
+  const bool may_refuse = known > engine->limits().waiting && engine->busy();
   const Result<void> added =
       may_refuse ? engine->add(Request(request)) : engine->add(std::move(request));
   if (!added.ok()) {
@@ -285,13 +287,16 @@ Result<void> EngineThread::add(Request request, Sink sink) {
     }
     if (state.live.contains(request.id)) return Error::invalid(name, "the id is in use");
     const size_t most = limits().waiting + limits().sequences;
-    if (state.live.size() >= most) {
-      return Error::exhausted(name, std::to_string(most) + " requests live already");
+    if (state.live_choices + request.choices > most) {
+      return Error::exhausted(name, std::to_string(state.live_choices) +
+                                        " sequences live already, at most " + std::to_string(most) +
+                                        " may");
     }
     if (state.undelivered == 0) state.progress.begin(state.clock.now_ns());
     state.live[request.id] = {
         .sink = std::move(sink), .choices = request.choices, .tokens = request.prompt.size()};
     state.live_tokens += request.prompt.size();
+    state.live_choices += request.choices;
     ++state.undelivered;
     state.inbox.push_back(std::move(request));
   }

@@ -45,7 +45,7 @@ class EngineThread {
   EngineThread& operator=(const EngineThread&) = delete;
 
   // The checks of Engine::add(), answered at once without waiting for a step; then `sink` hears of
-  // the request. Fails (exhausted) when limits().waiting requests and as many as run live already,
+  // the request. Fails (exhausted) when limits().waiting sequences and as many as run live already,
   // (cancelled) after drain().
   Result<void> add(Request request, Sink sink);
   // Takes effect within a step; idempotent: unknown and ended ids are fine.

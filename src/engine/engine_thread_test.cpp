@@ -175,7 +175,7 @@ TEST(EngineThread, RefusesAtOnceAndNamesTheReason) {
   EXPECT_THAT(run.refusal({.id = 1, .prompt = {3}}), HasSubstr("the id is in use"));
   const auto second = run.add({.id = 2, .prompt = {3}, .max_tokens = 2});
   const auto third = run.add({.id = 3, .prompt = {3}, .max_tokens = 2});
-  EXPECT_THAT(run.refusal({.id = 4, .prompt = {3}}), HasSubstr("3 requests live already"));
+  EXPECT_THAT(run.refusal({.id = 4, .prompt = {3}}), HasSubstr("3 sequences live already"));
   run.model.open();
   for (const auto& queue : {first, second, third}) EXPECT_EQ(answer_of(*queue).ids.size(), 2u);
 }

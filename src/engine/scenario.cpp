@@ -208,7 +208,10 @@ class ScenarioMaker {
   }
 
   void add_service(Request& request) {
-    if (dice_.chance(0.15)) request.choices = static_cast<uint32_t>(dice_.between(2, 4));
+    if (dice_.chance(0.15)) {
+      const size_t most = std::min<size_t>(4, scenario_.options.max_waiting);
+      request.choices = static_cast<uint32_t>(dice_.between(1, most));
+    }
     if (dice_.chance(0.2)) request.priority = static_cast<int>(dice_.between(0, 16)) - 8;
     request.user = dice_.below(4);
     if (request.user == 3) request.weight = 4;
