@@ -59,7 +59,7 @@ void Content::append_image(Image image) {
   images.push_back(std::move(image));
 }
 
-void Content::append(Content more) {
+void Content::append_content(Content more) {
   for (Image& image : more.images) {
     image.offset += text.size();
     images.push_back(std::move(image));

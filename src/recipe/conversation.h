@@ -53,7 +53,7 @@ struct Content {
   bool empty() const { return text.empty() && images.empty(); }
   void append(std::string_view more) { text += more; }
   void append_image(Image image);  // at the end of the text so far
-  void append(Content more);
+  void append_content(Content more);
   // The text with `mark` at the place of each image.
   std::string flattened(std::string_view mark) const;
   // The opposite: the first occurrences of `mark`, one for each image, are their places.

@@ -55,6 +55,7 @@ struct Request {
   Conversation conversation;
   DeepSeekVersion version = DeepSeekVersion::v41;
   bool stream = false;
+  bool null_usage = true;  // Chat: chunks before the last one say "usage": null
   InferenceOptions inference;
   ParsingOptions parsing;
   bool operator==(const Request&) const = default;
