@@ -143,7 +143,26 @@ TEST(PrefixCache, AShorterOrEditedPromptResumesAtTheLastCommonPoint) {
   EXPECT_EQ(fixture.resume(other), 0u);
 }
 
-TEST(PrefixCache, SaltsAndIdentitiesShareNothing) {
+// A clock or a billing line at the head: the first request of each version pays, not the others.
+TEST(PrefixCache, APromptWhoseHeadChangedGetsItsOwnResumePoints) {
+  Fixture fixture(true);
+  auto ids = toy_ids(600);
+  fixture.know(ids, {256, 599});
+  for (int32_t version = 0; version < 3; ++version) {
+    ids[20] = 7000 + version;
+    {
+      ToySequence first = fixture.make(ids);
+      const auto lease = fixture.lookup(first, 599);
+      EXPECT_EQ(lease.matched(), 20u);
+      EXPECT_EQ(lease.resume(), 0u);
+    }
+    fixture.know(ids, {256, 599});
+    ToySequence second = fixture.make(ids);
+    EXPECT_EQ(fixture.resume(second), 599u);
+  }
+}
+
+TEST(PrefixCache, SaltsShareNothing) {
   Fixture fixture(false);
   fixture.know(toy_ids(300), {}, 7);
   EXPECT_EQ(fixture.lookup(fixture.make(toy_ids(300), 7), 300).matched(), 300u);

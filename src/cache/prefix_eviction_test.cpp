@@ -19,15 +19,16 @@ struct Fixture {
     ToySequence sequence = toy_sequence(*pool, std::move(ids));
     EXPECT_TRUE(sequence.compute(sequence.ids.size()));
     if (kind) {
-      kept = prefixes.snapshot(sequence.key(), sequence.cache, sequence.ids.size(), {}, *kind);
+      kept = prefixes.snapshot(sequence.key(), sequence.cache, sequence.ids.size(), {}, *kind,
+                               exactness);
     } else {
-      prefixes.insert(sequence.key(), sequence.cache, sequence.ids.size());
+      prefixes.insert(sequence.key(), sequence.cache, sequence.ids.size(), exactness);
     }
     prefixes.check_invariants();
     return sequence;
   }
   PrefixCache::Lease lookup(const std::vector<int32_t>& ids) {
-    return prefixes.lookup({.ids = ids}, ids.size());
+    return prefixes.lookup({.ids = ids}, ids.size(), exactness);
   }
   // Without counting as a use of more than `ids` itself.
   uint64_t matched(const std::vector<int32_t>& ids) { return lookup(ids).matched(); }
@@ -35,6 +36,7 @@ struct Fixture {
 
   std::unique_ptr<PagePool> pool;
   PrefixCache prefixes;
+  Exactness exactness = Exactness::exact;  // of all that is run and looked for
   bool kept = false;
 };
 
@@ -309,26 +311,65 @@ TEST(PrefixEviction, PreemptedSnapshotsDoNotOverrunTheBudgetAndCanBeGivenUp) {
 
 // The snapshot of a shared head outlives the branch whose page covered it first.
 TEST(PrefixEviction, ASnapshotGoesWithTheLastPageThatCoversIt) {
-  Fixture fixture(40, 10);
-  const auto head = toy_ids(300);
+  for (const Exactness exactness : {Exactness::exact, Exactness::approximate}) {
+    Fixture fixture(40, 10);
+    fixture.exactness = exactness;
+    const auto head = toy_ids(300);
+    {
+      const auto ended = fixture.run(head, SnapshotKind::system);
+    }
+    {
+      const auto ended = fixture.run(joined(head, toy_ids(20, 2000)));
+    }
+    {
+      const auto ended = fixture.run(joined(head, toy_ids(60, 3000)), SnapshotKind::output);
+    }
+    EXPECT_EQ(fixture.prefixes.pages(), 4u);
+    fixture.prefixes.make_free(37);
+    EXPECT_EQ(fixture.prefixes.pages(), 3u);
+    EXPECT_EQ(fixture.resumed(joined(head, toy_ids(20, 2000))), 300u);
+    EXPECT_EQ(fixture.resumed(joined(head, toy_ids(60, 3000))), 360u);
+    fixture.prefixes.make_free(38);
+    EXPECT_EQ(fixture.prefixes.snapshot_bytes(), 0u);
+    EXPECT_EQ(fixture.matched(head), 256u);
+    fixture.prefixes.check_invariants();
+  }
+}
+
+// Saving what was just computed must not push out what the next request is about to load.
+TEST(PrefixEviction, NoLimitTakesWhatALeaseHolds) {
+  Fixture fixture(40, 1, 6);
+  const auto wanted = toy_ids(4 * kTokensPerPage);
   {
-    const auto ended = fixture.run(head, SnapshotKind::system);
+    const auto ended = fixture.run(wanted, SnapshotKind::grid);
+  }
+  const auto lease = fixture.lookup(wanted);
+  for (int32_t i = 1; i < 5; ++i) {
+    {
+      const auto ended = fixture.run(toy_ids(6 * kTokensPerPage, 100 * i), SnapshotKind::system);
+    }
+    EXPECT_FALSE(fixture.kept);
+    EXPECT_EQ(fixture.prefixes.pages(), 6u);
+    fixture.prefixes.make_free(40);
+  }
+  EXPECT_EQ(fixture.resumed(wanted), wanted.size());
+  ToySequence resumed = toy_sequence(*fixture.pool, wanted);
+  ASSERT_TRUE(fixture.prefixes.restore(lease, resumed.cache).ok());
+  resumed.expect_exact();
+}
+
+TEST(PrefixEviction, WhatIsWorthLeastIsNotKeptAtTheCostOfMore) {
+  Fixture fixture(100, 2);
+  for (int32_t i = 0; i < 2; ++i) {
+    const auto ended = fixture.run(toy_ids(1000, 100 * i), SnapshotKind::system);
   }
   {
-    const auto ended = fixture.run(joined(head, toy_ids(20, 2000)));
+    const auto ended = fixture.run(toy_ids(300, 500), SnapshotKind::grid);
   }
-  {
-    const auto ended = fixture.run(joined(head, toy_ids(60, 3000)), SnapshotKind::output);
-  }
-  EXPECT_EQ(fixture.prefixes.pages(), 4u);
-  fixture.prefixes.make_free(37);
-  EXPECT_EQ(fixture.prefixes.pages(), 3u);
-  EXPECT_EQ(fixture.resumed(joined(head, toy_ids(20, 2000))), 300u);
-  EXPECT_EQ(fixture.resumed(joined(head, toy_ids(60, 3000))), 360u);
-  fixture.prefixes.make_free(38);
-  EXPECT_EQ(fixture.prefixes.snapshot_bytes(), 0u);
-  EXPECT_EQ(fixture.matched(head), 256u);
-  fixture.prefixes.check_invariants();
+  EXPECT_FALSE(fixture.kept);
+  EXPECT_EQ(fixture.prefixes.counters().snapshots_refused, 1u);
+  EXPECT_EQ(fixture.resumed(toy_ids(1000, 0)), 1000u);
+  EXPECT_EQ(fixture.resumed(toy_ids(1000, 100)), 1000u);
 }
 
 TEST(PrefixEviction, WithoutABudgetNoSnapshotIsKept) {

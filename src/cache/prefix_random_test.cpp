@@ -35,6 +35,11 @@ struct Live {
   uint64_t stands = 0;  // inserted up to here, or resumed at: it goes back no further
 };
 
+struct Held {
+  PrefixCache::Lease lease;
+  ToySequence toy;  // empty, with the tokens that were looked for
+};
+
 class RandomUse {
  public:
   RandomUse(uint32_t seed, size_t pages, bool frontier, bool pressure)
@@ -83,7 +88,7 @@ class RandomUse {
     }
     if (pick == 13) return live_.erase(at), void();
     if (pick == 14) {
-      if (!leases_.empty()) leases_.erase(leases_.begin() + below(leases_.size()));
+      if (!leases_.empty()) use_lease(leases_.begin() + below(leases_.size()));
       return;
     }
     squeeze();
@@ -142,9 +147,21 @@ class RandomUse {
     if (live.stands == 0 && below(4) == 0) live.exactness = Exactness::approximate;
     // Entries that were made approximately differ from those of a computation in full.
     if (live.exactness == Exactness::approximate) live.toy.noise = 1 + below(1000);
-    if (below(3) == 0 && leases_.size() < 3) leases_.push_back(std::move(lease));
+    if (below(3) == 0 && leases_.size() < 3) {
+      leases_.push_back({std::move(lease), toy_sequence(*pool_, live.toy.ids, live.toy.salt)});
+      leases_.back().toy.contents = live.toy.contents;
+    }
     live_.push_back(std::move(live));
     advance(std::prev(live_.end()));
+  }
+
+  // Whatever happened since the lookup, what the lease found is there.
+  void use_lease(std::vector<Held>::iterator at) {
+    if (prefixes_.restore(at->lease, at->toy.cache).ok()) {
+      ASSERT_EQ(at->toy.cache.length(), at->lease.resume());
+      if (at->lease.exactness() == Exactness::exact) at->toy.expect_exact("leased");
+    }
+    leases_.erase(at);
   }
 
   void compare_with_list(const ToySequence& toy, uint64_t limit, Exactness wanted,
@@ -253,7 +270,7 @@ class RandomUse {
   std::unique_ptr<PagePool> pool_;
   PrefixCache prefixes_;
   std::list<Live> live_;
-  std::vector<PrefixCache::Lease> leases_;
+  std::vector<Held> leases_;
   std::vector<Known> known_;
   std::vector<ToySequenceText> texts_;
 };
