@@ -7,6 +7,7 @@
 #include "engine/executor.h"
 #include "engine/limits.h"
 #include "engine/request_check.h"
+#include "speculation/ngram_drafter.h"
 
 // Invariants, beside those of roster.h
 //   1. All pages hold a full context, so the oldest sequence of the highest priority finds room
@@ -56,6 +57,7 @@ Result<std::unique_ptr<Engine>> Engine::create(models::Model& model, const Optio
   core.resumption.emplace(model, *core.pool, core.prefixes.get(), options.snapshot_bytes > 0,
                           options.snapshot_every_pages);
   core.planner.emplace(model, core.limits, core.options, clock, core.roster, *core.resumption);
+  core.drafter = std::make_unique<speculation::NgramDrafter>(speculation::DraftGate::kMost);
   core.reader.emplace(options.isa, options.acceptance, options.pool);
   const auto turn = [raw = &core] { return raw->turn(); };
   const auto forward = [raw = &core] { raw->forward(); };

@@ -15,13 +15,13 @@ using ::testing::HasSubstr;
 TEST(EnginePressure, WaitsUntilThePagesOfThePromptAreFree) {
   FakeModel model;
   EngineRun run(model, {.cache_bytes = 4 * kFakePageBytes});
-  run.add({.id = 1, .prompt = prompt_of(250, 1), .max_tokens = 3, .ignore_eos = true});
-  run.add({.id = 2, .prompt = prompt_of(250, 2), .max_tokens = 3, .ignore_eos = true});
+  run.add({.id = 1, .prompt = prompt_of(300, 1), .max_tokens = 3, .ignore_eos = true});
+  run.add({.id = 2, .prompt = prompt_of(300, 2), .max_tokens = 3, .ignore_eos = true});
   ASSERT_TRUE(run.step().ok());
-  EXPECT_EQ(model.most_sequences, 1u);  // 2 pages, and 2 more with one to spare are not there
+  EXPECT_EQ(model.most_sequences, 1u);  // 3 pages, and 3 more are not there
   run.run();
   EXPECT_EQ(run.engine->counters().preemptions, 0u);
-  EXPECT_EQ(run.outcomes[2].ids, FakeModel::continuation(prompt_of(250, 2), 3, {}));
+  EXPECT_EQ(run.outcomes[2].ids, FakeModel::continuation(prompt_of(300, 2), 3, {}));
 }
 
 TEST(EnginePressure, TheNewestGivesWayAndIsComputedAgain) {

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/engine.h"
@@ -54,12 +55,21 @@ class EngineRun {
 
   ManualClock clock;
   std::unique_ptr<Engine> engine;
-  std::map<uint64_t, Outcome> outcomes;
+  std::map<uint64_t, Outcome> outcomes;                      // of choice 0
+  std::map<std::pair<uint64_t, uint32_t>, Outcome> choices;  // of all
   std::vector<uint64_t> finish_order;
 
  private:
   void take(Event event) {
+    take(event, choices[{event.request, event.choice}]);
+    if (event.choice > 0) return;
     Outcome& outcome = outcomes[event.request];
+    const bool ends = event.finish != FinishReason::none;
+    const uint64_t request = event.request;
+    take(event, outcome);
+    if (ends) finish_order.push_back(request);
+  }
+  static void take(Event event, Outcome& outcome) {
     EXPECT_EQ(outcome.finish, FinishReason::none) << "event after the end of " << event.request;
     if (!event.prompt_scores.empty()) {
       EXPECT_EQ(event.prompt_first, outcome.scores.size() + 1);
@@ -73,7 +83,6 @@ class EngineRun {
     EXPECT_EQ(event.stats.completion_tokens, outcome.ids.size());
     outcome.error = event.error;
     outcome.stats = event.stats;
-    finish_order.push_back(event.request);
   }
 };
 

@@ -216,6 +216,7 @@ TEST(Engine, RefusesAtAddWhatCanNeverRun) {
   EXPECT_THAT(run.refusal({.id = 3, .prompt = {5}}), HasSubstr("2 requests wait already"));
   run.run();
   run.outcomes.clear();
+  run.choices.clear();
   run.add({.id = 1, .prompt = {5}});  // an id may be used again
   run.run();
 }

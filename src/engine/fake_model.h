@@ -3,6 +3,12 @@
 // FakeModel: a Model for the tests of this folder. It stores the ids of the rows in the cache pages
 // and makes the logits of a row from all ids up to it, read back from the pages, so that a wrong
 // page, position or order changes the answer. continuation() says what is right.
+//
+// With windows (add_windows()) it behaves like V4.1 in small: an encoder layer and a decoder layer,
+// each with a ring of the last `window` rows in the frontier. A row that finds another row than its
+// own past in a ring, or none, stores another entry, hands a wrong row on and gives other logits;
+// so a wrong frontier, a rollback that goes too far, a decoder that begins too late and a replay
+// that begins too late all change the answer.
 
 #include <algorithm>
 #include <cstring>
@@ -29,7 +35,21 @@ class FakeModel final : public models::Model {
     layout_.growing = {{"ids", cache::kTokensPerPage * sizeof(int32_t)}};
   }
 
-  uint64_t tail = 0;  // decoder_tail()
+  // Before an engine is created.
+  void add_windows(size_t window, size_t rollback, bool decoder) {
+    window_ = window;
+    rollback_ = rollback;
+    tail = decoder ? window : 0;
+    replay = (decoder ? 2 : 1) * (window - 1);
+    bounded = window + rollback;
+    ring_ = window + rollback;
+    layout_.frontier = {{"encoder window", ring_ * sizeof(Slot)},
+                        {"decoder window", ring_ * sizeof(Slot)}};
+  }
+
+  uint64_t tail = 0;     // decoder_tail()
+  uint64_t replay = 0;   // exact_replay()
+  uint64_t bounded = 0;  // bounded_replay()
   // Rows that ran the decoder, and rows below SequenceStart::decoder, so far.
   size_t decoder_rows = 0, encoder_rows = 0;
   // Rows with this id make forward() fail, or give logits that are NaN.
@@ -67,6 +87,9 @@ class FakeModel final : public models::Model {
   const cache::CacheLayout& cache_layout() const override { return layout_; }
   size_t weight_bytes_per_step() const override { return 0; }
   uint64_t decoder_tail() const override { return tail; }
+  uint64_t exact_replay() const override { return replay; }
+  uint64_t bounded_replay() const override { return bounded; }
+  size_t rollback_rows() const override { return window_ > 0 ? rollback_ : SIZE_MAX; }
   size_t resident_bytes() const override { return 0; }
   const std::vector<kernels::Choice>& choices() const override { return choices_; }
   void set_profiling(bool) override {}
@@ -76,31 +99,39 @@ class FakeModel final : public models::Model {
     if (clock != nullptr) clock->advance_ns(10'000'000);
     most_rows = std::max(most_rows, batch.ids.size());
     most_sequences = std::max(most_sequences, batch.caches.size());
+    ++steps;
     std::vector<float> all;
     output.wanted_rows = 0;
+    std::vector<std::vector<Slot>> frontiers;  // written back when the step succeeds
     for (size_t s = 0; s < batch.caches.size(); ++s) {
+      Past past(*batch.caches[s], batch.starts.empty() ? models::SequenceStart{} : batch.starts[s]);
+      past.frontier.resize(2 * ring_);
+      if (ring_ > 0) {
+        std::memcpy(past.frontier.data(), past.cache.frontier(), 2 * ring_ * sizeof(Slot));
+      }
       for (size_t row = batch.row_start[s]; row < batch.row_start[s + 1]; ++row) {
-        const bool decodes =
-            batch.starts.empty() || batch.positions[row] >= batch.starts[s].decoder;
-        check(decodes || batch.want_logits[row] == 0, "logits of a row that stops early");
-        ++(decodes ? decoder_rows : encoder_rows);
         if (batch.ids[row] == fails_on) {
           return Error{ErrorKind::internal, "layer 3 ffn down", "the result is NaN", ""};
         }
         // An image's row counts as the id that its embedding holds.
         const bool image = !batch.embeddings.empty() && batch.embeddings[row] != nullptr;
         const int32_t id = image ? static_cast<int32_t>(*batch.embeddings[row]) : batch.ids[row];
-        store(*batch.caches[s], batch.positions[row], id);
+        const bool right = run_row(past, batch.positions[row], id, batch.want_logits[row] != 0);
         if (batch.want_logits[row] == 0) continue;
-        std::vector<float> logits =
-            logits_after(load(*batch.caches[s], batch.positions[row] + 1), config_.vocab);
+        std::vector<int32_t> seen = load(past.cache, batch.positions[row] + 1);
+        if (!right) seen.push_back(-77);
+        std::vector<float> logits = logits_after(seen, config_.vocab);
         if (batch.ids[row] == nan_on) logits[7] = std::numeric_limits<float>::quiet_NaN();
         all.insert(all.end(), logits.begin(), logits.end());
         ++output.wanted_rows;
       }
+      frontiers.push_back(std::move(past.frontier));
     }
     if (batch.caches.size() > 1 && std::exchange(fails_once, false)) {
       return Error::io("weights at byte 4096", "read: Input/output error");
+    }
+    for (size_t s = 0; ring_ > 0 && s < batch.caches.size(); ++s) {
+      std::memcpy(batch.caches[s]->frontier(), frontiers[s].data(), 2 * ring_ * sizeof(Slot));
     }
     most_wanted = std::max(most_wanted, output.wanted_rows);
     output.logits = Buffer(std::max<size_t>(all.size(), 1) * sizeof(float));
@@ -108,20 +139,66 @@ class FakeModel final : public models::Model {
     return {};
   }
 
+  size_t steps = 0;
+
  private:
+  // A row of a ring: position + 1, and the id that stood there.
+  struct Slot {
+    uint64_t position = 0;
+    int64_t id = 0;
+  };
+  struct Past {
+    Past(cache::SequenceCache& the_cache, const models::SequenceStart& the_start)
+        : cache(the_cache), start(the_start) {}
+    cache::SequenceCache& cache;
+    models::SequenceStart start;
+    std::vector<Slot> frontier;  // [2][ring]
+  };
+
+  // Whether the ring at `base` holds the rows before `position` that a full window needs.
+  bool window_holds(const Past& past, size_t base, uint64_t first, uint64_t position) const {
+    const uint64_t least = position + 1 >= window_ ? position + 1 - window_ : 0;
+    if (first > least) return false;
+    for (uint64_t p = least; p < position; ++p) {
+      const Slot& slot = past.frontier[base + p % ring_];
+      if (slot.position != p + 1 || slot.id != load_one(past.cache, p)) return false;
+    }
+    return true;
+  }
+
+  // Stores the row; whether its logits would be right.
+  bool run_row(Past& past, uint64_t position, int32_t id, bool wanted) {
+    const bool decodes = position >= past.start.decoder;
+    check(decodes || !wanted, "logits of a row that stops early");
+    ++(decodes ? decoder_rows : encoder_rows);
+    const bool encoded = ring_ == 0 || window_holds(past, 0, past.start.window, position);
+    if (position >= past.start.entries) store(past.cache, position, encoded ? id : id + 1000);
+    if (ring_ == 0) return true;
+    past.frontier[position % ring_] = {position + 1, id};
+    if (tail == 0) return encoded;
+    if (!decodes) return false;
+    const bool decoded = encoded && window_holds(past, ring_, past.start.decoder, position);
+    past.frontier[ring_ + position % ring_] = {position + 1, encoded ? id : id + 1000};
+    return decoded;
+  }
+
   static void store(const cache::SequenceCache& cache, uint64_t position, int32_t id) {
     std::byte* page = cache.page(position / cache::kTokensPerPage, 0);
     std::memcpy(page + position % cache::kTokensPerPage * sizeof(id), &id, sizeof(id));
   }
+  static int32_t load_one(const cache::SequenceCache& cache, uint64_t position) {
+    int32_t id = 0;
+    const std::byte* page = cache.page(position / cache::kTokensPerPage, 0);
+    std::memcpy(&id, page + position % cache::kTokensPerPage * sizeof(id), sizeof(id));
+    return id;
+  }
   static std::vector<int32_t> load(const cache::SequenceCache& cache, uint64_t count) {
     std::vector<int32_t> ids(count);
-    for (uint64_t i = 0; i < count; ++i) {
-      const std::byte* page = cache.page(i / cache::kTokensPerPage, 0);
-      std::memcpy(&ids[i], page + i % cache::kTokensPerPage * sizeof(int32_t), sizeof(int32_t));
-    }
+    for (uint64_t i = 0; i < count; ++i) ids[i] = load_one(cache, i);
     return ids;
   }
 
+  size_t window_ = 0, rollback_ = 0, ring_ = 0;
   weights::ModelConfig config_;
   cache::CacheLayout layout_;
   std::vector<kernels::Choice> choices_;

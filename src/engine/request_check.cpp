@@ -4,6 +4,8 @@
 #include <cmath>
 #include <string>
 
+#include "speculation/draft_gate.h"
+
 namespace deepinfer::engine {
 namespace {
 
@@ -95,6 +97,7 @@ Result<void> check_service(const Checker& checker, const models::Model& model,
   TRY(checker.within(request.ttft_target_ms, 0, 1e9, "ttft_target_ms"));
   TRY(checker.within(request.timeout_ms, 0, 1e12, "timeout_ms"));
   TRY(checker.at_most(request.resume_points.size(), kMostResumePoints, "resume points"));
+  TRY(checker.at_most(request.most_drafts, speculation::DraftGate::kMost, "drafts in a step"));
   if (request.resume == Resume::replay) {
     const uint64_t least = model.bounded_replay();
     if (least == 0) return checker.refuse("this model has no bounded replay");

@@ -117,7 +117,9 @@ void Resumption::use_entries(const Sequence& sequence, uint64_t limit, ResumePoi
   point.kind = point.approximate ? ResumePoint::Kind::replay : ResumePoint::Kind::pages;
   point.tokens = from;
   point.restored = matched;
-  uint64_t decoder = decoder_start(first_exact(sequence, matched));
+  // The state at the end of what was known is worth a snapshot, so it shall be exact too.
+  const bool snapshot = snapshots_ && keeps(sequence);
+  uint64_t decoder = decoder_start(snapshot ? matched : first_exact(sequence, matched));
   if (point.approximate) {
     const uint64_t last = sequence.ids.size() - 1;
     decoder = std::min(sequence.first_wanted(from), last > again ? last - again : 0);
@@ -173,12 +175,15 @@ ResumePoint Resumption::find(const Sequence& sequence) const {
     const uint64_t limit =
         outside_images(*sequence.record, std::min<uint64_t>(last, sequence.first_wanted(0)));
     const uint64_t matched = search(sequence, limit, point);
-    if (matched > point.restored + kPointDistance) branch = matched;
+    if (matched > point.tokens + kPointDistance) branch = matched;
     if (request.resume == Resume::replay && model_.bounded_replay() > 0 && point.tokens < limit) {
       ResumePoint replayed;
       replayed.approximate = true;
       search(sequence, limit, replayed);
-      if (replayed.tokens > point.tokens) point = std::move(replayed);
+      if (replayed.tokens > point.tokens) {
+        point = std::move(replayed);
+        branch = 0;
+      }
     }
     if (point.tokens == limit && limit < last) point.not_reused = "prompt log-probabilities";
   } else {

@@ -93,7 +93,7 @@ class Planning {
   bool image_needs_the_step() {
     const SchedulerEntry& first = *prompts_.front();
     if (first.least_rows + decoding_.size() <= rows_) return false;
-    if (first.phase == Phase::waiting && !starts(first, pages_to_start())) return false;
+    if (first.phase == Phase::waiting && !starts(first, pages_to_start(), true)) return false;
     const size_t rows = chunk_of(first, rows_);
     if (rows == 0) return false;
     take_chunk(first, rows);
@@ -249,10 +249,10 @@ class Planning {
   }
 
   // Whether a waiting sequence starts; says why not, once.
-  bool starts(const SchedulerEntry& entry, size_t to_start) {
+  bool starts(const SchedulerEntry& entry, size_t to_start, bool first) {
     std::string reason;
     const size_t needed = pages_missing(entry, entry.pending);
-    const bool idle = running_.empty() && plan_.admit.empty();
+    const bool idle = running_.empty() && first;
     if (!plan_.preempt.empty()) {
       reason = "running sequences gave way in this step";
     } else if (slots_ == 0) {
@@ -277,7 +277,7 @@ class Planning {
     size_t to_start = pages_to_start();
     std::vector<const SchedulerEntry*> able;
     for (const SchedulerEntry* entry : prompts_) {
-      if (entry->phase == Phase::prefilling || starts(*entry, to_start)) {
+      if (entry->phase == Phase::prefilling || starts(*entry, to_start, able.empty())) {
         able.push_back(entry);
         if (entry->phase == Phase::waiting) {
           --slots_;

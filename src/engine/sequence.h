@@ -23,6 +23,7 @@
 #include "engine/request.h"
 #include "models/model.h"
 #include "speculation/draft_gate.h"
+#include "speculation/drafter.h"
 
 namespace deepinfer::engine {
 
@@ -100,7 +101,7 @@ struct Sequence {
   std::vector<SnapshotPoint> points;  // ahead, ascending
 
   speculation::DraftGate gate;
-  std::vector<int32_t> drafts;  // of the step in flight
+  speculation::Draft draft;  // of the step in flight
 
   // For RequestStats.
   std::string resumed = "cold", not_reused;

@@ -44,7 +44,7 @@ MemberTasks collect(const StepRows& rows, const Member& member, const float* log
     task.scores = position + 1 < known;
     if (!task.scores) {
       task.drafts_before = position + 1 - known;
-      if (task.drafts_before < member.drafts) task.draft = sequence.drafts[task.drafts_before];
+      if (task.drafts_before < member.drafts) task.draft = sequence.draft.ids[task.drafts_before];
     }
     tasks.push_back(std::move(task));
   }
@@ -58,7 +58,7 @@ MemberTasks collect(const StepRows& rows, const Member& member, const float* log
       ++of.followers;
     }
   }
-  sequence.ids.insert(sequence.ids.end(), sequence.drafts.begin(), sequence.drafts.end());
+  sequence.ids.insert(sequence.ids.end(), sequence.draft.ids.begin(), sequence.draft.ids.end());
   return of;
 }
 
@@ -152,6 +152,9 @@ void take_tokens(EngineCore& core, Sequence& sequence, std::span<RowTask> tasks,
   // The row of the last draft that stood was computed, the newest token was not.
   sequence.cache->set_length(sequence.ids.size() - 1);
   if (drafts > 0) sequence.gate.observe(drafts, stood);
+  if (sequence.request().drafting != Drafting::none) {
+    core.drafter->committed(sequence.arrival, sequence.ids);
+  }
 }
 
 void commit_member(EngineCore& core, const MemberTasks& of, std::vector<RowTask>& tasks) {
@@ -160,7 +163,7 @@ void commit_member(EngineCore& core, const MemberTasks& of, std::vector<RowTask>
   sequence.ids.resize(sequence.ids.size() - member.drafts);
   sequence.drafted += member.drafts;
   sequence.flight = {};
-  sequence.drafts.clear();
+  sequence.draft.clear();
   sequence.cache->set_length(member.first + member.rows - member.drafts);
   if (sequence.ending) {
     core.counters.discarded_rows += member.rows;
@@ -213,7 +216,7 @@ void isolate(EngineCore& core) {
       continue;
     }
     sequence.flight = {};
-    sequence.drafts.clear();
+    sequence.draft.clear();
     core.failure = again.error();
     core.end(sequence, FinishReason::error, again.error().text(), {});
   }

@@ -78,12 +78,33 @@ std::vector<Ready> ready_rows(EngineCore& core) {
   return ready;
 }
 
+// Asks the drafter for all sequences at once. Without an answer they just decode.
+void draft(EngineCore& core, std::span<const Ready> ready) {
+  std::vector<speculation::DraftTask> tasks;
+  for (const Ready& one : ready) {
+    Sequence& sequence = *one.sequence;
+    sequence.draft.clear();
+    if (one.drafts == 0) continue;
+    tasks.push_back({.sequence = sequence.arrival,
+                     .ids = sequence.ids,
+                     .most = one.drafts,
+                     .cache = &*sequence.cache,
+                     .draft = &sequence.draft});
+  }
+  if (tasks.empty()) return;
+  const Result<void> drafted = core.drafter->draft(tasks);
+  for (const speculation::DraftTask& task : tasks) {
+    if (!drafted.ok()) task.draft->clear();
+    check(task.draft->ids.size() <= task.most, "more drafts than asked for");
+  }
+}
+
 void add_rows(EngineCore& core, const Ready& ready, int64_t now, size_t& prompt_rows) {
   Sequence& sequence = *ready.sequence;
   Engine::StepCounters& counters = core.counters;
   const bool prompt = sequence.pending() > 1;
   core.rows.add(sequence, ready.rows);
-  const size_t drafts = sequence.drafts.size();
+  const size_t drafts = sequence.draft.ids.size();
   sequence.flight = {.rows = ready.rows + drafts,
                      .drafts = drafts,
                      .samples = ready.rows == sequence.pending() &&
@@ -103,6 +124,7 @@ void fill_step(EngineCore& core) {
     if (victim->runs() && !victim->ending) core.preempt(*victim);
   }
   const std::vector<Ready> ready = ready_rows(core);
+  draft(core, ready);
   const int64_t now = core.clock.now_ns();
   size_t prompt_rows = 0;
   for (const Ready& one : ready) add_rows(core, one, now, prompt_rows);

@@ -18,7 +18,7 @@ void StepRows::clear() {
 
 void StepRows::add(Sequence& sequence, size_t rows) {
   check(rows > 0 && rows <= sequence.pending(), "rows of a sequence");
-  const size_t drafts = sequence.drafts.size();
+  const size_t drafts = sequence.draft.ids.size();
   check(drafts == 0 || rows == sequence.pending(), "drafts after ids that are not computed");
   const size_t first = sequence.cached();
   members_.push_back({.sequence = &sequence,
@@ -30,7 +30,8 @@ void StepRows::add(Sequence& sequence, size_t rows) {
   for (size_t position = first; position < first + rows + drafts; ++position) {
     const size_t known = sequence.ids.size();
     const bool wanted = sequence.wants_logits(position);
-    ids_.push_back(position < known ? sequence.ids[position] : sequence.drafts[position - known]);
+    ids_.push_back(position < known ? sequence.ids[position]
+                                    : sequence.draft.ids[position - known]);
     positions_.push_back(position);
     embeddings_.push_back(sequence.embedding(position));
     has_images_ = has_images_ || embeddings_.back() != nullptr;
