@@ -121,7 +121,7 @@ void Ledger::take_scores(Account& account, const Event& event) {
     text.logits(logits_);
     const int32_t id = request.prompt[account.scored];
     const auto right =
-        sampling::score(kernels::Isa::ref, logits_, id, request.sampling.top_logprobs);
+        sampling::score(kernels::Isa::ref, logits_, id, request.sampling.top_logprobs, workspace_);
     if (!right.ok() || score.id != id || score.logprob != right.value().logprob ||
         score.top != right.value().top) {
       return fail(event, "the score of prompt id " + std::to_string(account.scored) + " is wrong");

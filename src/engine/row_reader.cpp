@@ -14,8 +14,9 @@ void RowReader::read_one(RowTask& task, sampling::Workspace& workspace) const {
   const Sequence& sequence = *task.sequence;
   const Request& request = sequence.request();
   if (task.scores) {
-    Result<sampling::Sampled> scored = sampling::score(
-        isa_, task.logits, sequence.ids[task.position + 1], request.sampling.top_logprobs);
+    Result<sampling::Sampled> scored =
+        sampling::score(isa_, task.logits, sequence.ids[task.position + 1],
+                        request.sampling.top_logprobs, workspace);
     if (!scored.ok()) {
       task.error = scored.error();
     } else {

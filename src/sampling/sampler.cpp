@@ -137,24 +137,12 @@ Result<Sampled> sample(const SampleRow& row, const Parameters& parameters, Works
   return describe(p, row, parameters, id, workspace);
 }
 
-Result<Sampled> sample(kernels::Isa isa, std::span<const float> logits,
-                       const Parameters& parameters, uint64_t position,
-                       std::span<const int32_t> seen, Workspace& workspace) {
-  const SampleRow row = {.isa = isa, .logits = logits, .position = position, .seen = seen};
-  return sample(row, parameters, workspace);
-}
-
 Result<Sampled> score(kernels::Isa isa, std::span<const float> logits, int32_t id, int32_t count,
                       Workspace& workspace) {
   check(id >= 0 && static_cast<size_t>(id) < logits.size(), "scored id outside the vocabulary");
   check(count >= 0 && count <= kMaxTopLogprobs, "count of alternatives");
   const SampleRow row = {.isa = isa, .logits = logits, .forced = id};
   return sample(row, {.top_logprobs = count}, workspace);
-}
-
-Result<Sampled> score(kernels::Isa isa, std::span<const float> logits, int32_t id, int32_t count) {
-  Workspace workspace;
-  return score(isa, logits, id, count, workspace);
 }
 
 }  // namespace deepinfer::sampling

@@ -102,16 +102,9 @@ struct SampleRow {
 // left to choose.
 Result<Sampled> sample(const SampleRow& row, const Parameters& parameters, Workspace& workspace);
 
-// logits [vocab] of the row at `position` (the new token will stand at position + 1). seen: ids of
-// prompt and output so far.
-Result<Sampled> sample(kernels::Isa isa, std::span<const float> logits,
-                       const Parameters& parameters, uint64_t position,
-                       std::span<const int32_t> seen, Workspace& workspace);
-
-// Raw log-probability of `id` and the `count` most likely ids (at most kMaxTopLogprobs). For
-// filtered ones sample a row with `forced`.
+// Raw log-probability of `id` and of the `count` most likely ids (at most kMaxTopLogprobs), e.g. for
+// prompts. For filtered ones sample a row with `forced`.
 Result<Sampled> score(kernels::Isa isa, std::span<const float> logits, int32_t id, int32_t count,
                       Workspace& workspace);
-Result<Sampled> score(kernels::Isa isa, std::span<const float> logits, int32_t id, int32_t count);
 
 }  // namespace deepinfer::sampling

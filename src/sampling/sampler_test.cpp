@@ -29,6 +29,13 @@ std::vector<float> random_logits(size_t count, uint32_t seed, float deviation = 
   return logits;
 }
 
+Result<Sampled> sample(kernels::Isa isa, std::span<const float> logits,
+                       const Parameters& parameters, uint64_t position,
+                       std::span<const int32_t> seen, Workspace& workspace) {
+  const SampleRow row = {.isa = isa, .logits = logits, .position = position, .seen = seen};
+  return sample(row, parameters, workspace);
+}
+
 Sampled must_sample(const std::vector<float>& logits, const Parameters& parameters,
                     uint64_t position = 0, const std::vector<int32_t>& seen = {}) {
   Workspace workspace;
@@ -134,7 +141,7 @@ TEST(Sample, LogitsThatAreNoNumbersAreReported) {
       sample(kIsa, std::vector<float>{1.0f, 2.0f, kInfinity}, {}, 0, {}, workspace);
   ASSERT_FALSE(infinite.ok());
   EXPECT_THAT(infinite.error().text(), HasSubstr("infinite for id 2"));
-  EXPECT_FALSE(score(kIsa, std::vector<float>{1.0f, kNan}, 0, 0).ok());
+  EXPECT_FALSE(score(kIsa, std::vector<float>{1.0f, kNan}, 0, 0, workspace).ok());
 }
 
 TEST(Sample, SameSeedAndPositionSameId) {
@@ -245,7 +252,8 @@ TEST(Sample, TinyTemperatureIsGreedy) {
 TEST(Score, GivesLogprobOfAnyId) {
   const std::vector<float> logits = {0.0f, 1.0f, 2.0f};
   const double log_sum = std::log(1.0 + std::exp(1.0) + std::exp(2.0));
-  const Sampled scored = score(kIsa, logits, 0, 2).value();
+  Workspace workspace;
+  const Sampled scored = score(kIsa, logits, 0, 2, workspace).value();
   EXPECT_EQ(scored.id, 0);
   EXPECT_NEAR(scored.logprob, -log_sum, 1e-6);
   ASSERT_EQ(scored.top.size(), 2u);
