@@ -38,9 +38,9 @@ template <class T>
 struct ByText {
   using is_transparent = void;
   static GradedText of(const T* entry) { return {entry->exactness, entry->text.view()}; }
-  static const GradedText& of(const GradedText& key) { return key; }
+  static GradedText of(const GradedText& key) { return key; }
   bool operator()(const auto& a, const auto& b) const {
-    const GradedText &left = of(a), &right = of(b);
+    const GradedText left = of(a), right = of(b);
     if (left.exactness != right.exactness) return left.exactness < right.exactness;
     return compare(left.text, right.text) < 0;
   }
