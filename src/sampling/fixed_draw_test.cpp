@@ -30,12 +30,16 @@ TEST(Stream, FirstValuesOfEachCase) {
   }
 }
 
-TEST(Stream, UniformIsAboveZero) {
-  for (uint64_t position = 0; position < 5000; ++position) {
-    const float u = stream_uniform({5, position, StreamCase::accept});
-    ASSERT_GT(u, 0.0f);
-    ASSERT_LE(u, 1.0f);
+TEST(Stream, UniformIsTheMiddleOfItsInterval) {
+  int small = 0;
+  for (uint64_t position = 0; position < 200000; ++position) {
+    const StreamKey key = {5, position, StreamCase::accept};
+    const uint32_t x = stream_value(key, 0);
+    if (x >= 1u << 20) continue;  // where a float shows the half
+    ++small;
+    EXPECT_EQ(stream_uniform(key), (static_cast<float>(x) + 0.5f) * 0x1p-32f);
   }
+  EXPECT_GT(small, 10);
 }
 
 // Draws from weights in the order of columns.

@@ -14,6 +14,8 @@ constexpr double kFirstGuess = 0.5;  // acceptance before anything is known, wor
 // The budget holds this many rows, or rows for this many steps' time, whichever is more.
 constexpr double kMostRows = 16;
 constexpr double kMostSteps = 4;
+// Failures in a row that are less likely than this by the estimate: the text has changed.
+constexpr double kSurprise = 1.5e-3;
 // A count must beat plain decoding by this factor, so that a coin toss does not pay for its noise.
 constexpr double kWorthwhile = 1.02;
 
@@ -48,6 +50,7 @@ bool DraftGate::can_pay() const { return cost_ * kWorthwhile < 1; }
 void DraftGate::forget() {
   std::fill(stood_, stood_ + kMost, 0.0);
   std::fill(judged_, judged_ + kMost, 0.0);
+  surprise_ = 1;
 }
 
 void DraftGate::close(uint32_t pause) {
@@ -71,8 +74,9 @@ size_t DraftGate::drafts(size_t most, double cost_of_row) {
 void DraftGate::observe(size_t drafted, size_t accepted) {
   check(accepted <= drafted, "more drafts stood than were judged");
   if (drafted == 0) return;
-  // Success after a pause: what was learned before it is about another text.
-  if (!open_ && accepted > 0 && stood_[0] < 0.5 * judged_[0]) forget();
+  // Success after a pause, or too many failures: what was learned is about another text.
+  surprise_ = accepted > 0 ? 1.0 : surprise_ * (1.0 - acceptance(0));
+  if (surprise_ < kSurprise || (!open_ && accepted > 0 && stood_[0] < 0.5 * judged_[0])) forget();
   const size_t judged = std::min({drafted, accepted + 1, kMost});
   for (size_t i = 0; i < kMost; ++i) {
     const double kept = i < judged ? kKept : kFaded;

@@ -8,7 +8,8 @@
 // the estimated probability that the first j drafts stand, g drafts give 1 + a_1 + ... + a_g tokens
 // in 1 + g c (dspark.md 7.3). Estimates by position forget by a twentieth per observation; rows
 // behind the first rejected one are not observed, and their estimates slowly return to that of the
-// position before them, so that a count that was too small grows again.
+// position before them, so that a count that was too small grows again. Failures in a row that the
+// estimates hold for impossible make it forget everything at once.
 //
 // While no count pays, one row is tried after a pause, which doubles as long as tries fail. Rows
 // are paid from a budget that earns kEarned rows a step and what accepted drafts gain, so that
@@ -49,7 +50,8 @@ class DraftGate {
   // [position] decayed counts of drafts that stood and of those that were judged.
   double stood_[kMost] = {};
   double judged_[kMost] = {};
-  double budget_ = 1;  // rows
+  double surprise_ = 1;  // probability of the failures in a row, by the estimates
+  double budget_ = 1;    // rows
   double cost_ = kUnknownCost;
   bool open_ = true;
   uint32_t pause_ = 0;  // steps left before the next try

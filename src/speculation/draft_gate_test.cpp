@@ -73,14 +73,29 @@ TEST(DraftGate, ReopensAfterALongTimeOff) {
 
 TEST(DraftGate, ClosesSoonWhereNothingStandsAnyMore) {
   std::mt19937 random(1);
-  for (double cost : {0.05, 0.3}) {
-    DraftGate gate;
-    run(gate, 2000, 5, cost, 1.0, random);
-    EXPECT_EQ(gate.drafts(5, cost), 5u);
-    // The budget of better times: 16 rows, or the time of 4 steps.
-    const Totals totals = run(gate, 200, 5, cost, 0.0, random);
-    EXPECT_LE(static_cast<double>(totals.drafted), std::max(22.0, 4.5 / cost)) << cost;
+  DraftGate gate;
+  run(gate, 2000, 5, 0.3, 1.0, random);
+  EXPECT_EQ(gate.drafts(5, 0.3), 5u);
+  run(gate, 3, 5, 0.3, 0.0, random);
+  EXPECT_FALSE(gate.open());
+  // Tries become rarer.
+  EXPECT_LE(run(gate, 200, 5, 0.3, 0.0, random).drafted, 6u);
+  // Rows that cost little are given up later: after the time of 4 steps.
+  DraftGate cheap;
+  run(cheap, 2000, 5, 0.02, 1.0, random);
+  EXPECT_LE(run(cheap, 2000, 5, 0.02, 0.0, random).drafted, 4 / 0.02 + 0.02 * 2000 + 1);
+}
+
+TEST(DraftGate, ACountThatWasTooSmallGrowsAgain) {
+  DraftGate gate;
+  for (int i = 0; i < 300; ++i) {  // only the first stands
+    const size_t drafted = gate.drafts(5, 0.3);
+    if (drafted > 0) gate.observe(drafted, 1);
   }
+  EXPECT_EQ(gate.drafts(5, 0.3), 1u);
+  std::mt19937 random(1);
+  run(gate, 200, 5, 0.3, 1.0, random);
+  EXPECT_EQ(gate.drafts(5, 0.3), 5u);
 }
 
 // Tokens for the time of the best fixed count of drafts.

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -174,6 +175,45 @@ TEST(Stochastic, DeepinferStreamsAreThoseOfTheSpecification) {
   }
   EXPECT_GT(accepted, 50);
   EXPECT_LT(accepted, 150);
+}
+
+TEST(Stochastic, NumbersByPositionAreThoseOfTheirPurposes) {
+  const Parameters p = {.temperature = 1.0f, .seed = 77};
+  const std::vector<double> probabilities = target_probabilities(p, row_at(kTarget, 0));
+  Workspace workspace;
+  for (uint64_t i = 0; i < 300; ++i) {
+    const VerifyRow row = {.sample = row_at(kTarget, i), .draft = 3};
+    const Verdict v = verify(Acceptance::stochastic, row, p, workspace).value();
+    const bool accepted = sampling::uniform(77, i, sampling::Purpose::accept) < probabilities[3];
+    EXPECT_EQ(v.accepted, accepted) << i;
+    if (accepted) continue;
+    double left = sampling::uniform(77, i, sampling::Purpose::residual) * (1 - probabilities[3]);
+    int32_t id = 0;
+    for (; left >= (id == 3 ? 0.0 : probabilities[static_cast<size_t>(id)]); ++id) {
+      left -= id == 3 ? 0.0 : probabilities[static_cast<size_t>(id)];
+    }
+    EXPECT_EQ(v.token.id, id) << i;
+  }
+}
+
+// Where the drafter is the target but for the draft itself, the shrink leaves all others a share.
+TEST(Stochastic, TheShrinkLeavesAResidual) {
+  const Parameters p = {.temperature = 1.0f, .generator = Generator::deepinfer};
+  std::vector<float> log_q;
+  for (double x : target_probabilities(p, row_at(kTarget, 0))) {
+    log_q.push_back(static_cast<float>(std::log(x)));
+  }
+  log_q[0] += 0.5f;
+  std::set<int32_t> instead;
+  Workspace workspace;
+  for (uint64_t i = 0; i < 300; ++i) {
+    const VerifyRow row = {
+        .sample = row_at(kTarget, i), .draft = 0, .draft_log_probabilities = log_q};
+    const Verdict v = verify(Acceptance::stochastic, row, p, workspace).value();
+    if (!v.accepted) instead.insert(v.token.id);
+    EXPECT_NEAR(v.acceptance, 1.0f, 1e-4f);
+  }
+  EXPECT_THAT(instead, ::testing::ElementsAre(1, 2, 3, 4, 5, 6, 7));
 }
 
 TEST(Stochastic, AnEmptyResidualGivesTheMostLikely) {
