@@ -285,6 +285,13 @@ size_t Resumption::make_free(size_t pages) {
   return free;
 }
 
+bool Resumption::forget_all() {
+  if (prefixes_ == nullptr || prefixes_->pages() == 0) return false;
+  prefixes_->clear();
+  ++version_;
+  return true;
+}
+
 size_t Resumption::free_pages() const {
   return pool_.free_count() + (prefixes_ != nullptr ? prefixes_->evictable_pages() : 0);
 }

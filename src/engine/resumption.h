@@ -54,6 +54,9 @@ class Resumption {
   // Frees pages until `pages` are free, as far as the prefix cache holds some. Returns the free
   // ones.
   size_t make_free(size_t pages);
+  // Gives up everything that is kept; false: nothing was. The last resort: a page of the tree whose
+  // followers are in use cannot be freed alone.
+  bool forget_all();
   // Free, or could be made so.
   size_t free_pages() const;
   uint64_t version() const { return version_; }

@@ -135,6 +135,14 @@ void StepPlanner::add_rows(const PlannedRows& planned, StepPlan& plan) {
 }
 
 void StepPlanner::plan(StepPlan& plan) {
+  plan_once(plan);
+  if (!plan.empty() || entries_.empty()) return;
+  const bool computes = std::ranges::any_of(
+      roster_.running(), [](const auto& sequence) { return sequence->flight.rows > 0; });
+  if (!computes && resumption_.forget_all()) plan_once(plan);
+}
+
+void StepPlanner::plan_once(StepPlan& plan) {
   plan.clear();
   entries_.clear();
   sequences_.clear();

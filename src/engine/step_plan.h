@@ -66,6 +66,7 @@ class StepPlanner {
 
  private:
   SchedulerEntry entry_of(const Sequence& sequence, size_t index);
+  void plan_once(StepPlan& plan);
   void add_running();
   void add_waiting();
   size_t drafts_of(Sequence& sequence) const;
