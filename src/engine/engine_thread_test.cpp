@@ -121,8 +121,10 @@ TEST(EngineThread, AnswersAsTheEngineDoes) {
   EXPECT_EQ(answer_of(*queue).ids, FakeModel::continuation(prompt_of(40, 1), 20));
 }
 
-TEST(EngineThread, RequestsAndCancelsOfFourThreadsAllEndOnce) {
-  Background run({.max_sequences = 8, .max_waiting = 4000});
+class EngineThreadModes : public ::testing::TestWithParam<LoopMode> {};
+
+TEST_P(EngineThreadModes, RequestsAndCancelsOfFourThreadsAllEndOnce) {
+  Background run({.max_sequences = 8, .max_waiting = 4000, .mode = GetParam()});
   constexpr uint64_t kEach = 200;
   std::vector<std::atomic<int>> ends(4 * kEach);
   std::atomic<int> wrong{0};
@@ -161,6 +163,9 @@ TEST(EngineThread, RequestsAndCancelsOfFourThreadsAllEndOnce) {
   EXPECT_EQ(wrong, 0);
   EXPECT_EQ(run.thread->heartbeat().live, 0u);
 }
+
+INSTANTIATE_TEST_SUITE_P(Modes, EngineThreadModes,
+                         ::testing::Values(LoopMode::plain, LoopMode::overlapped));
 
 TEST(EngineThread, RefusesAtOnceAndNamesTheReason) {
   Background run({.max_sequences = 1, .max_waiting = 2});
@@ -314,8 +319,22 @@ TEST(EngineThread, ProfilesTheNextSteps) {
   EXPECT_FALSE(run.thread->profile(0, kLong).ok());
   EXPECT_FALSE(run.thread->profile(1001, kLong).ok());
   EXPECT_THAT(run.thread->profile(2, milliseconds(1)).error().text(), HasSubstr("only 0 of 2"));
+  run.model.close();
   const auto queue = run.add({.id = 1, .prompt = {5}, .max_tokens = 990, .ignore_eos = true});
-  const Result<std::string> trace = run.thread->profile(3, kLong);
+  run.model.wait_until_closed_in();
+  std::thread opens([&] {
+    // Once a second profile is refused, the first one waits for steps.
+    while (run.thread->profile(1, milliseconds(0)).error().text().find("another") ==
+           std::string::npos) {
+      std::this_thread::sleep_for(milliseconds(1));
+    }
+    run.model.open();
+  });
+  Result<std::string> trace = run.thread->profile(3, kLong);
+  while (!trace.ok() && trace.error().text().find("another") != std::string::npos) {
+    trace = run.thread->profile(3, kLong);
+  }
+  opens.join();
   ASSERT_TRUE(trace.ok()) << trace.error().text();
   const auto json = nlohmann::json::parse(trace.value());
   size_t steps = 0;
