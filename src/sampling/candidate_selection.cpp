@@ -81,7 +81,10 @@ void gather_bucket(size_t& most, double& wanted, Mass mass, Workspace& workspace
     wanted -= masses[bucket++];
   }
   // Behind the last logit only where rounding lost some mass.
-  while (counts[bucket] == 0) most += counts[--bucket];
+  while (counts[bucket] == 0) {
+    most += counts[--bucket];
+    wanted += masses[bucket];
+  }
   workspace.candidates.clear();
   for (size_t i = 0; i < logits.size(); ++i) {
     if (bucket_of(logits[i]) != bucket) continue;

@@ -87,6 +87,23 @@ TEST(VocabularyOps, WeightsAndTheirSumsAgree) {
   }
 }
 
+TEST(VocabularyOps, EmulationGivesTheBitsOfAvx512) {
+  if (!kernels::cpu_features().avx512_vnni) return;  // nothing to compare with
+  const std::vector<float> row = random_row(5003, 6);
+  std::vector<float> weights[2];
+  std::vector<double> sums[2];
+  for (int i = 0; i < 2; ++i) {
+    const VocabularyOps& ops =
+        vocabulary_ops(i == 0 ? kernels::Isa::avx512 : kernels::Isa::emulated512);
+    weights[i].resize(row.size());
+    sums[i].resize(5);
+    ops.weights(row.data(), row.size(), 5.0f, 0.9f, weights[i].data());
+    ops.exp_sums(row.data(), row.size(), 5.0f, 0.9f, sums[i].data());
+  }
+  EXPECT_EQ(weights[0], weights[1]);
+  EXPECT_EQ(sums[0], sums[1]);
+}
+
 TEST(VocabularyOps, AtLeastListsInOrder) {
   for (kernels::Isa isa : isas()) {
     for (size_t n : kLengths) {

@@ -106,8 +106,10 @@ Drafted drafted_text(const Options& options, size_t count, Acceptance acceptance
     // One row a proposal and one behind the last; rows behind a rejected one are void.
     size_t stood = 0;
     for (size_t i = 0; i <= draft.ids.size(); ++i) {
-      const VerifyRow row = {.sample = rows.row(text.ids),
-                             .draft = i < draft.ids.size() ? draft.ids[i] : -1};
+      VerifyRow row = {.sample = rows.row(text.ids),
+                       .draft = i < draft.ids.size() ? draft.ids[i] : -1};
+      row.sample.output_index -= i;
+      row.sample.row_offset = static_cast<uint32_t>(i);
       const Verdict v = verify(acceptance, row, options.parameters, workspace).value();
       text.ids.push_back(v.token.id);
       if (!v.accepted) break;

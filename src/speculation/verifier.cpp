@@ -96,8 +96,14 @@ Result<Verdict> reject_or_accept(const VerifyRow& row, const Parameters& paramet
 
 }  // namespace
 
-Result<Verdict> verify(Acceptance acceptance, const VerifyRow& row, const Parameters& parameters,
+Result<Verdict> verify(Acceptance acceptance, const VerifyRow& given, const Parameters& parameters,
                        Workspace& workspace) {
+  VerifyRow row = given;
+  if (acceptance == Acceptance::sample_match) {
+    // As if the row were the first of its step, which it is without drafts.
+    row.sample.output_index += row.sample.row_offset;
+    row.sample.row_offset = 0;
+  }
   check(row.sample.stream == sampling::Stream::token, "a verified row draws the token's numbers");
   check(row.draft_log_probabilities.empty() ||
             row.draft_log_probabilities.size() == row.sample.logits.size(),

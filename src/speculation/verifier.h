@@ -3,7 +3,9 @@
 // Verifier: which token stands after a verified row.
 //
 //   sample_match: the row's own token is sampled as without a draft, keyed by its position; the
-//     draft stands while it is the same. Text does not depend on speculation, bit for bit.
+//     draft stands while it is the same. Text does not depend on speculation, bit for bit, with
+//     either generator: DeepInfer's stream is that of the token's index among the outputs, whatever
+//     its row in the step.
 //   stochastic: the rule of speculative sampling: a draft d stands with probability
 //     min(1, p(d) / q(d)), else the token is drawn from max(p - q, 0). The distribution is that of
 //     sampling without drafts; the text is another draw. Source: spec deepinfer_engine.md 6.5.
