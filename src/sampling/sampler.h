@@ -102,7 +102,7 @@ struct SampleRow {
 // left to choose.
 Result<Sampled> sample(const SampleRow& row, const Parameters& parameters, Workspace& workspace);
 
-// Raw log-probability of `id` and of the `count` most likely ids (at most kMaxTopLogprobs), e.g. for
+// Raw log-probability of `id` and of the `count` most likely ids (at most kMaxTopLogprobs), for
 // prompts. For filtered ones sample a row with `forced`.
 Result<Sampled> score(kernels::Isa isa, std::span<const float> logits, int32_t id, int32_t count,
                       Workspace& workspace);

@@ -45,6 +45,8 @@ size_t DraftGate::best_count(size_t most, double cost) const {
   return best;
 }
 
+double DraftGate::most_budget() const { return std::max(kMostRows, kMostSteps / cost_); }
+
 bool DraftGate::can_pay() const { return cost_ * kWorthwhile < 1; }
 
 void DraftGate::forget() {
@@ -60,7 +62,7 @@ void DraftGate::close(uint32_t pause) {
 
 size_t DraftGate::drafts(size_t most, double cost_of_row) {
   cost_ = cost_of_row > 0 && std::isfinite(cost_of_row) ? cost_of_row : kUnknownCost;
-  budget_ = std::min(budget_ + kEarned, std::max(kMostRows, kMostSteps / cost_));
+  budget_ = std::min(budget_ + kEarned, most_budget());
   if (pause_ > 0) --pause_;
   if (most == 0 || budget_ < 1 || !can_pay()) return 0;
   if (open_) {
@@ -84,7 +86,7 @@ void DraftGate::observe(size_t drafted, size_t accepted) {
     judged_[i] = judged_[i] * kept + (i < judged ? 1.0 : 0.0);
   }
   budget_ += static_cast<double>(accepted) / cost_ - static_cast<double>(drafted);
-  budget_ = std::clamp(budget_, 0.0, std::max(kMostRows, kMostSteps / cost_));
+  budget_ = std::clamp(budget_, 0.0, most_budget());
   if (best_count(kMost, cost_) > 0) {
     open_ = true;
     pause_ = 0;

@@ -44,6 +44,7 @@ class DraftGate {
   size_t best_count(size_t most, double cost) const;
   // Rows that cost a step each do not, whatever stands.
   bool can_pay() const;
+  double most_budget() const;
   void forget();
   void close(uint32_t pause);
 

@@ -78,8 +78,11 @@ TEST(DraftGate, ClosesSoonWhereNothingStandsAnyMore) {
   EXPECT_EQ(gate.drafts(5, 0.3), 5u);
   run(gate, 3, 5, 0.3, 0.0, random);
   EXPECT_FALSE(gate.open());
-  // Tries become rarer.
   EXPECT_LE(run(gate, 200, 5, 0.3, 0.0, random).drafted, 6u);
+  // A budget that is left is not spent at once: tries become rarer.
+  DraftGate single;
+  run(single, 2000, 1, 0.3, 1.0, random);
+  EXPECT_LE(run(single, 200, 1, 0.3, 0.0, random).drafted, 10u);
   // Rows that cost little are given up later: after the time of 4 steps.
   DraftGate cheap;
   run(cheap, 2000, 5, 0.02, 1.0, random);
