@@ -146,6 +146,9 @@ TEST(DeepinferMode, TopKAndTopPAreJoint) {
   p.force_top_k = 3;
   p.top_p = 0.74f;
   EXPECT_EQ(sample({.logits = logits}, p, workspace).value().top.size(), 2u);
+  p.top_p = 1.0f;
+  EXPECT_EQ(sample({.logits = logits}, p, workspace).value().top.size(), 3u);
+  EXPECT_EQ(sample({.logits = logits, .forced = 3}, p, workspace).value().logprob, kLogprobFloor);
 }
 
 TEST(DeepinferMode, GreedySplitsEqualMaximaByTheStream) {

@@ -89,6 +89,26 @@ TEST(DraftGate, ClosesSoonWhereNothingStandsAnyMore) {
   EXPECT_LE(run(cheap, 2000, 5, 0.02, 0.0, random).drafted, 4 / 0.02 + 0.02 * 2000 + 1);
 }
 
+// Whatever stands, rows that were lost since any moment stay within the budget and its earnings.
+TEST(DraftGate, LossesAreBoundedForEveryText) {
+  std::mt19937 random(5);
+  for (double cost : {0.05, 0.3, 0.6}) {
+    for (uint32_t malice : {2u, 3u, 5u, 9u}) {
+      DraftGate gate;
+      run(gate, 500, 5, cost, 1.0, random);
+      double lost = 0;
+      for (int step = 1; step <= 3000; ++step) {
+        const size_t drafted = gate.drafts(5, cost);
+        // Counts that grow are punished, small ones are encouraged.
+        const size_t accepted = drafted == 1 || (drafted > 1 && random() % malice == 0) ? 1 : 0;
+        if (drafted > 0) gate.observe(drafted, accepted);
+        lost += static_cast<double>(drafted) - static_cast<double>(accepted) / cost;
+        ASSERT_LE(lost, std::max(16.0, 4 / cost) + DraftGate::kEarned * step) << cost;
+      }
+    }
+  }
+}
+
 TEST(DraftGate, ACountThatWasTooSmallGrowsAgain) {
   DraftGate gate;
   for (int i = 0; i < 300; ++i) {  // only the first stands
