@@ -3,6 +3,7 @@
 #
 #   bench/peers/build_llama_cpp.sh            prints the folder that holds the programs
 #   JOBS=1 CXX=clang++-19 CC=clang-19 bench/peers/build_llama_cpp.sh
+#   bench/peers/build_llama_cpp.sh --server   with llama-server, for many streams (without its pages)
 #
 # The result lies in ${XDG_CACHE_HOME:-~/.cache}/deepinfer/peers/llama.cpp (source/, build/bin/).
 # A second call finds the finished build and returns at once; an interrupted one continues.
@@ -12,7 +13,12 @@ set -euo pipefail
 
 readonly kVersion=0.3.36
 readonly kSha256=832db0699007f1be95a7e41ef12e88926b02ba836461e36a36372db2760c1a2e
-readonly kTargets=(llama-bench llama-batched-bench llama-simple)
+targets=(llama-bench llama-batched-bench llama-simple)
+server=OFF
+if [[ "${1:-}" == --server ]]; then
+  targets+=(llama-server)
+  server=ON
+fi
 
 root="${XDG_CACHE_HOME:-$HOME/.cache}/deepinfer/peers/llama.cpp"
 archive="$root/llama_cpp_python-$kVersion.tar.gz"
@@ -20,6 +26,7 @@ archive="$root/llama_cpp_python-$kVersion.tar.gz"
 cxx="${CXX:-g++}"
 cc="${CC:-gcc}"
 stamp="$root/built-$kVersion"
+if [[ $server == ON ]]; then stamp+=-server; fi
 # A build for another CPU or by another compiler is not the peer this machine should be held to.
 identity="$cxx $("$cxx" -dumpfullversion 2>/dev/null || "$cxx" -dumpversion) $(
   grep -m1 '^flags' /proc/cpuinfo | sha256sum | cut -c1-16)"
@@ -73,7 +80,8 @@ configure() {
   cmake -S "$root/source" -B "$root/build" "${generator[@]}" "${launcher[@]}" \
     -DCMAKE_BUILD_TYPE=Release -DCMAKE_C_COMPILER="$cc" -DCMAKE_CXX_COMPILER="$cxx" \
     -DGGML_NATIVE=ON -DGGML_CCACHE=OFF -DBUILD_SHARED_LIBS=OFF \
-    -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_SERVER=OFF -DLLAMA_CURL=OFF -DLLAMA_OPENSSL=OFF \
+    -DLLAMA_BUILD_TESTS=OFF -DLLAMA_CURL=OFF -DLLAMA_OPENSSL=OFF \
+    "-DLLAMA_BUILD_SERVER=$server" -DLLAMA_BUILD_UI=OFF -DLLAMA_USE_PREBUILT_UI=OFF \
     -DLLAMA_BUILD_TOOLS=ON -DLLAMA_BUILD_EXAMPLES=ON >"$root/configure.log" 2>&1 || {
     tail -n 20 "$root/configure.log" >&2
     fail "cmake failed (the whole log: $root/configure.log)"
@@ -92,8 +100,8 @@ main() {
   unpack_source
   configure
   local jobs="${JOBS:-$(nproc)}"
-  say "building ${kTargets[*]} with $cxx, $jobs at a time (about 10 CPU minutes)"
-  cmake --build "$root/build" --parallel "$jobs" --target "${kTargets[@]}" \
+  say "building ${targets[*]} with $cxx, $jobs at a time (about 10 CPU minutes)"
+  cmake --build "$root/build" --parallel "$jobs" --target "${targets[@]}" \
     >"$root/build.log" 2>&1 || {
     grep -E 'error|FAILED' "$root/build.log" | head -n 20 >&2
     fail "the build failed (the whole log: $root/build.log)"

@@ -134,6 +134,30 @@ Measured result_of(std::string name, const LoopCost& cost) {
   return result;
 }
 
+Result<void> measure_loops(llm::Llm& llm, kernels::Isa isa, size_t rounds, bool show_progress,
+                           const InterruptScope& interrupt, std::vector<Measured>& results) {
+  FakeModel fake;
+  Progress bar("bench engine", 2 * 2 * std::size(kCounts), Progress::Unit::count, show_progress);
+  size_t done = 0;
+  for (models::Model* model : {static_cast<models::Model*>(&fake), &llm.model()}) {
+    for (const auto mode : {engine::LoopMode::plain, engine::LoopMode::overlapped}) {
+      const Setup setup = {.model = model, .isa = isa, .pool = &llm.pool(), .mode = mode};
+      for (const size_t count : kCounts) {
+        LoopCost cost;
+        for (size_t round = 0; round < rounds; ++round) {
+          if (interrupt.interrupted()) {
+            return Error{ErrorKind::cancelled, "bench engine", "stopped", ""};
+          }
+          TRY(sample_loop(setup, count, cost));
+        }
+        results.push_back(result_of(loop_name(setup, model == &fake, count), cost));
+        bar.update(++done);
+      }
+    }
+  }
+  return {};
+}
+
 // --- Mixed load ----------------------------------------------------------------------------------
 
 struct Mixed {
@@ -254,27 +278,11 @@ Result<Measured> measure_mixed(llm::Llm& llm, const Setup& setup, size_t rounds,
 }  // namespace
 
 Result<std::vector<Measured>> measure_engine(llm::Llm& llm, kernels::Isa isa, size_t rounds,
-                                             double target_step_ms, bool show_progress,
-                                             const InterruptScope& interrupt) {
-  FakeModel fake;
+                                             EngineParts parts, double target_step_ms,
+                                             bool show_progress, const InterruptScope& interrupt) {
   std::vector<Measured> results;
-  Progress bar("bench engine", 2 * 2 * std::size(kCounts), Progress::Unit::count, show_progress);
-  size_t done = 0;
-  for (models::Model* model : {static_cast<models::Model*>(&fake), &llm.model()}) {
-    for (const auto mode : {engine::LoopMode::plain, engine::LoopMode::overlapped}) {
-      const Setup setup = {.model = model, .isa = isa, .pool = &llm.pool(), .mode = mode};
-      for (const size_t count : kCounts) {
-        LoopCost cost;
-        for (size_t round = 0; round < rounds; ++round) {
-          if (interrupt.interrupted()) {
-            return Error{ErrorKind::cancelled, "bench engine", "stopped", ""};
-          }
-          TRY(sample_loop(setup, count, cost));
-        }
-        results.push_back(result_of(loop_name(setup, model == &fake, count), cost));
-        bar.update(++done);
-      }
-    }
+  if (parts == EngineParts::all) {
+    TRY(measure_loops(llm, isa, rounds, show_progress, interrupt, results));
   }
   const Setup setup = {.model = &llm.model(), .isa = isa, .pool = &llm.pool()};
   results.push_back(TRY(measure_mixed(llm, setup, rounds, target_step_ms, interrupt)));

@@ -22,8 +22,9 @@ namespace deepinfer::apps {
 // their median, the throughput lost to the prompts beside it. target_step_ms: of the engine, 0:
 // three times a step without prompts.
 // Fails (cancelled) when interrupted.
+enum class EngineParts { all, mixed_load };
 Result<std::vector<Measured>> measure_engine(llm::Llm& llm, kernels::Isa isa, size_t rounds,
-                                             double target_step_ms, bool show_progress,
-                                             const InterruptScope& interrupt);
+                                             EngineParts parts, double target_step_ms,
+                                             bool show_progress, const InterruptScope& interrupt);
 
 }  // namespace deepinfer::apps
