@@ -267,20 +267,26 @@ def gap_rows(model, streams, samples):
         )
 
 
+def peer_folder(options):
+    if options.peer_bin:
+        return options.peer_bin
+    built = subprocess.run(
+        [compare.HERE / "build_llama_cpp.sh", "--server"],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    if built.returncode != 0:
+        raise Failure("llama.cpp could not be built (--no-peers leaves it out)")
+    return pathlib.Path(built.stdout.strip())
+
+
 def measure(options):
     model = compare.model_of(options.model, options.program)
     model.load_page_cache()
     contenders = [Ours(options)]
     if not options.no_peers:
-        built = subprocess.run(
-            [compare.HERE / "build_llama_cpp.sh", "--server"],
-            stdout=subprocess.PIPE,
-            text=True,
-            check=False,
-        )
-        if built.returncode != 0:
-            raise Failure("llama.cpp could not be built (--no-peers leaves it out)")
-        contenders.append(LlamaCpp(options, pathlib.Path(built.stdout.strip())))
+        contenders.append(LlamaCpp(options, peer_folder(options)))
     start, failures = compare.uptime(), []
     total = sample_rounds(
         options,
@@ -320,6 +326,12 @@ def arguments():
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--total-only", action="store_true", help="without the gaps")
     parser.add_argument("--no-peers", action="store_true")
+    parser.add_argument(
+        "--peer-bin",
+        type=pathlib.Path,
+        metavar="FOLDER",
+        help="holds llama-batched-bench and llama-server; else they are built",
+    )
     options = parser.parse_args()
     if options.rounds < 1 or options.threads < 1 or options.streams < 1:
         parser.error("--rounds, --threads and --streams must be at least 1")
