@@ -58,6 +58,7 @@ Result<std::unique_ptr<Engine>> Engine::create(models::Model& model, const Optio
                           options.snapshot_every_pages);
   core.planner.emplace(model, core.limits, core.options, clock, core.roster, *core.resumption);
   core.drafter = std::make_unique<speculation::NgramDrafter>(speculation::DraftGate::kMost);
+  if (options.metrics != nullptr) core.metrics.emplace(*options.metrics);
   core.reader.emplace(options.isa, options.acceptance, options.pool);
   const auto turn = [raw = &core] { return raw->turn(); };
   const auto forward = [raw = &core] { raw->forward(); };

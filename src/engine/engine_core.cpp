@@ -14,6 +14,9 @@ void EngineCore::end(Sequence& sequence, FinishReason reason, std::string error,
   event.finish = reason;
   event.error = std::move(error);
   event.stats = stats_of(sequence);
+  if (metrics) {
+    metrics->ended(reason, event.stats, seconds_of(clock.now_ns() - sequence.added_ns));
+  }
   if (drafter) drafter->end(sequence.arrival);
   roster.end(sequence);
   if (sequence.record->live == 0) planner->left(sequence.request());
@@ -24,6 +27,7 @@ void EngineCore::preempt(Sequence& sequence) {
   resumption->keep(sequence, cache::SnapshotKind::preempted);
   roster.preempt(sequence);
   ++counters.preemptions;
+  if (metrics) metrics->preempted();
 }
 
 // At once, or when the step in flight has ended.
@@ -73,25 +77,40 @@ void EngineCore::apply_timeouts() {
 void EngineCore::make_plan() {
   const int64_t begin = clock.now_ns();
   planner->plan(plan);
-  counters.plan_seconds += seconds_of(clock.now_ns() - begin);
+  const double seconds = seconds_of(clock.now_ns() - begin);
+  counters.plan_seconds += seconds;
+  if (metrics) metrics->planned(seconds);
 }
 
 bool EngineCore::turn() {
+  int64_t sampled_ns = 0;
   if (!rows.empty()) {
-    counters.compute_seconds += seconds_of(compute_end_ns - compute_begin_ns);
+    count_times();
+    const int64_t begin = clock.now_ns();  // later than the end when the plan was late
     commit_step(*this);
     sampled_ns = clock.now_ns();
-    counters.sample_seconds += seconds_of(sampled_ns - compute_end_ns);
+    counters.sample_seconds += seconds_of(sampled_ns - begin);
+    if (metrics) metrics->sampled(seconds_of(sampled_ns - begin));
   }
   fill_step(*this);
   roster.sweep();
-  if (rows.empty()) sampled_ns = 0;
+  idle_from_ns = sampled_ns;
   return !rows.empty();
+}
+
+// Of the step that ended. Here and not in forward(), which runs while the caller has the counters.
+void EngineCore::count_times() {
+  const double seconds = seconds_of(compute_end_ns - compute_begin_ns);
+  counters.compute_seconds += seconds;
+  if (metrics) metrics->computed(seconds);
+  if (idle_from_ns == 0) return;
+  const double bubble = seconds_of(compute_begin_ns - idle_from_ns);
+  counters.bubble_seconds += bubble;
+  if (metrics) metrics->bubble(bubble);
 }
 
 void EngineCore::forward() {
   compute_begin_ns = clock.now_ns();
-  if (sampled_ns > 0) counters.bubble_seconds += seconds_of(compute_begin_ns - sampled_ns);
   computed = model.forward(rows.batch(), output);
   compute_end_ns = clock.now_ns();
 }

@@ -26,6 +26,7 @@
 #include <vector>
 
 #include "engine/engine.h"
+#include "engine/engine_metrics.h"
 #include "engine/resumption.h"
 #include "engine/roster.h"
 #include "engine/row_reader.h"
@@ -52,13 +53,14 @@ struct EngineCore {
   std::optional<StepPlanner> planner;
   std::optional<RowReader> reader;
   std::unique_ptr<speculation::Drafter> drafter;
+  std::optional<EngineMetrics> metrics;
 
   StepPlan plan;              // of the next step
   StepRows rows;              // of the step in flight
   models::StepOutput output;  // of it
   Result<void> computed;      // of it
   int64_t compute_begin_ns = 0, compute_end_ns = 0;
-  int64_t sampled_ns = 0;           // when the step before was sampled; 0: none was
+  int64_t idle_from_ns = 0;         // when the step before it was sampled; 0: none was
   std::vector<Event> events;        // to be delivered
   std::optional<Error> failure;     // of the last request that a model's error ended
   std::vector<uint64_t> cancelled;  // ids, until the next step
@@ -80,6 +82,7 @@ struct EngineCore {
   size_t pages_in_use() const;
 
  private:
+  void count_times();
   void ask_to_end(Sequence& sequence, Ending ending);
 };
 

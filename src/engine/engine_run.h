@@ -18,6 +18,7 @@ namespace deepinfer::engine {
 
 struct Outcome {
   std::vector<int32_t> ids;
+  std::vector<float> logprobs;            // [ids]
   std::vector<sampling::Sampled> scores;  // entry i is about prompt id i + 1
   FinishReason finish = FinishReason::none;
   std::string error;
@@ -77,6 +78,7 @@ class EngineRun {
     }
     for (auto& score : event.prompt_scores) outcome.scores.push_back(std::move(score));
     if (event.has_token) outcome.ids.push_back(event.token.id);
+    if (event.has_token) outcome.logprobs.push_back(event.token.logprob);
     outcome.finish = event.finish;
     if (event.finish == FinishReason::none) return;
     EXPECT_EQ(event.error.empty(), event.finish != FinishReason::error);

@@ -14,6 +14,7 @@
 #include <cstring>
 #include <limits>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -47,9 +48,10 @@ class FakeModel final : public models::Model {
                         {"decoder window", ring_ * sizeof(Slot)}};
   }
 
-  uint64_t tail = 0;     // decoder_tail()
-  uint64_t replay = 0;   // exact_replay()
-  uint64_t bounded = 0;  // bounded_replay()
+  size_t memory = SIZE_MAX;  // of logits_after()
+  uint64_t tail = 0;         // decoder_tail()
+  uint64_t replay = 0;       // exact_replay()
+  uint64_t bounded = 0;      // bounded_replay()
   // Rows that ran the decoder, and rows below SequenceStart::decoder, so far.
   size_t decoder_rows = 0, encoder_rows = 0;
   // Rows with this id make forward() fail, or give logits that are NaN.
@@ -58,9 +60,14 @@ class FakeModel final : public models::Model {
   ManualClock* clock = nullptr;  // advanced by 10 ms in each forward()
   size_t most_rows = 0, most_wanted = 0, most_sequences = 0;  // of one step, so far
 
-  static std::vector<float> logits_after(const std::vector<int32_t>& ids, size_t vocab = kVocab) {
+  // memory: how many ids are looked at, from the last one on; few make texts that repeat
+  // themselves.
+  static std::vector<float> logits_after(const std::vector<int32_t>& ids, size_t vocab = kVocab,
+                                         size_t memory = SIZE_MAX) {
     uint64_t state = 1469598103934665603u;
-    for (int32_t id : ids) state = (state ^ static_cast<uint64_t>(id + 1)) * 1099511628211u;
+    const size_t first = ids.size() - std::min(memory, ids.size());
+    for (int32_t id : std::span(ids).subspan(first))
+      state = (state ^ static_cast<uint64_t>(id + 1)) * 1099511628211u;
     std::vector<float> logits(vocab);
     for (float& x : logits) {
       state = state * 6364136223846793005u + 1442695040888963407u;
@@ -71,10 +78,11 @@ class FakeModel final : public models::Model {
 
   // Greedy ids after `prompt`, to `count` or the first of `stops`, which is included.
   static std::vector<int32_t> continuation(std::vector<int32_t> prompt, size_t count,
-                                           const std::vector<int32_t>& stops = {kEos}) {
+                                           const std::vector<int32_t>& stops = {kEos},
+                                           size_t memory = SIZE_MAX) {
     std::vector<int32_t> out;
     while (out.size() < count) {
-      const std::vector<float> logits = logits_after(prompt);
+      const std::vector<float> logits = logits_after(prompt, kVocab, memory);
       out.push_back(
           static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin()));
       prompt.push_back(out.back());
@@ -120,7 +128,7 @@ class FakeModel final : public models::Model {
         if (batch.want_logits[row] == 0) continue;
         std::vector<int32_t> seen = load(past.cache, batch.positions[row] + 1);
         if (!right) seen.push_back(-77);
-        std::vector<float> logits = logits_after(seen, config_.vocab);
+        std::vector<float> logits = logits_after(seen, config_.vocab, memory);
         if (batch.ids[row] == nan_on) logits[7] = std::numeric_limits<float>::quiet_NaN();
         all.insert(all.end(), logits.begin(), logits.end());
         ++output.wanted_rows;

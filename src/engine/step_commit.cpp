@@ -67,9 +67,12 @@ void take_token(EngineCore& core, Sequence& sequence, const RowTask& task, bool 
   const int64_t now = core.clock.now_ns();
   if (sequence.output_size() == 0) {
     sequence.first_token_ns = now;
+    if (core.metrics) core.metrics->first_token(seconds_of(now - sequence.added_ns));
   } else {
+    if (core.metrics) core.metrics->next_token(seconds_of(now - sequence.last_token_ns));
     sequence.longest_gap_ns = std::max(sequence.longest_gap_ns, now - sequence.last_token_ns);
   }
+  if (core.metrics) core.metrics->token();
   sequence.last_token_ns = now;
   sequence.ids.push_back(task.token.id);
   sequence.logprob_sum += task.token.logprob;
@@ -205,6 +208,7 @@ void commit_members(EngineCore& core, size_t first, size_t count, size_t logits_
 }
 
 void isolate(EngineCore& core) {
+  if (core.metrics) core.metrics->failed_step();
   const std::vector<Member>& members = core.rows.members();
   for (size_t i = 0; i < members.size(); ++i) {
     Sequence& sequence = *members[i].sequence;

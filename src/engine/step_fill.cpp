@@ -109,7 +109,13 @@ void add_rows(EngineCore& core, const Ready& ready, int64_t now, size_t& prompt_
                      .drafts = drafts,
                      .samples = ready.rows == sequence.pending() &&
                                 sequence.output_limit > sequence.output_size()};
-  if (sequence.first_row_ns < 0) sequence.first_row_ns = now;
+  if (sequence.first_row_ns < 0) {
+    sequence.first_row_ns = now;
+    if (core.metrics) {
+      core.metrics->queued(seconds_of(now - sequence.added_ns));
+      core.metrics->started(sequence.prompt_size(), sequence.cached_tokens);
+    }
+  }
   core.planner->charge(sequence, ready.rows + drafts);
   if (prompt) prompt_rows += ready.rows;
   (prompt ? counters.prefill_rows : counters.decode_rows) += ready.rows;
@@ -125,6 +131,7 @@ void fill_step(EngineCore& core) {
   }
   const std::vector<Ready> ready = ready_rows(core);
   draft(core, ready);
+  const Engine::StepCounters before = core.counters;
   const int64_t now = core.clock.now_ns();
   size_t prompt_rows = 0;
   for (const Ready& one : ready) add_rows(core, one, now, prompt_rows);
@@ -133,6 +140,15 @@ void fill_step(EngineCore& core) {
   if (core.rows.empty()) return;
   ++core.counters.steps;
   core.counters.rows += core.rows.rows();
+  if (!core.metrics) return;
+  const auto pages = static_cast<double>(core.pool->page_count());
+  const size_t free = core.pool->free_count();
+  core.metrics->step({.prefill_rows = core.counters.prefill_rows - before.prefill_rows,
+                      .decode_rows = core.counters.decode_rows - before.decode_rows,
+                      .verify_rows = core.counters.verify_rows - before.verify_rows,
+                      .running = core.roster.running().size(),
+                      .waiting = core.roster.waiting().size(),
+                      .cache_usage = 1.0 - static_cast<double>(free) / pages});
 }
 
 }  // namespace deepinfer::engine
