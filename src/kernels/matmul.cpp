@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "kernels/cpu/matmul_scratch.h"
-#include "kernels/matmul_kernel.h"
+#include "kernels/matmul/matmul_kernel.h"
 
 namespace deepinfer::kernels {
 namespace {

@@ -61,7 +61,7 @@ inline constexpr ActivationForms kPlaneHalves32 = 64;  // two numbers: -32 * sum
 // followed by the codes of their error.
 inline constexpr ActivationForms kRefined = 128;
 
-struct MatmulKernel;  // kernels/matmul_kernel.h: one implementation
+struct MatmulKernel;  // kernels/matmul/matmul_kernel.h: one implementation
 
 // What was chosen for an operation and why the others were not; printed by --explain.
 struct Choice {

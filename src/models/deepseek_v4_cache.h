@@ -18,7 +18,7 @@
 
 #include "base/result.h"
 #include "cache/layout.h"
-#include "kernels/latent_rows.h"
+#include "kernels/attention/latent_rows.h"
 #include "models/model.h"
 #include "models/v4_compressor.h"
 #include "models/window_cache.h"

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <numeric>
 
-#include "kernels/latent_rows.h"
+#include "kernels/attention/latent_rows.h"
 
 namespace deepinfer::models {
 namespace {

@@ -4,7 +4,7 @@
 //
 //   qr = rms_norm(q_a h);   q = rope(q_b qr)            V4: every head / sqrt(mean(head^2) + eps)
 //   kv = rope(rms_norm(kv h))                           one row, key and value of all heads
-//   o  = attention(q; window rows, entries)             kernels/latent_attention.h
+//   o  = attention(q; window rows, entries)             kernels/attention/latent_attention.h
 //   y  = o_b concat_g(o_a[g] rope_back(o of the heads of group g))
 //
 // Sources: spec v41.md 4.3, 4.6; v4.md 4.2, 4.5, 4.6. faithful: products' outputs, norms and
@@ -22,7 +22,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "kernels/latent_attention.h"
+#include "kernels/attention/latent_attention.h"
 #include "kernels/matmul.h"
 #include "models/matrix_loader.h"
 #include "models/profile.h"

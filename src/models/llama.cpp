@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "kernels/attention.h"
+#include "kernels/attention/attention.h"
 #include "kernels/rope.h"
 #include "kernels/row_ops.h"
 #include "models/llama_step.h"

@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "kernels/attention.h"
+#include "kernels/attention/attention.h"
 #include "models/llama_weights.h"
 #include "models/model.h"
 #include "tensor/tensor.h"

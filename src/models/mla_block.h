@@ -25,7 +25,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "kernels/latent_attention.h"
+#include "kernels/attention/latent_attention.h"
 #include "kernels/matmul.h"
 #include "models/mla_indexer.h"
 #include "models/mla_layer.h"

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "kernels/indexer.h"
+#include "kernels/attention/indexer.h"
 #include "kernels/matmul.h"
 #include "models/mla_layer.h"
 #include "models/profile.h"

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "kernels/latent_rows.h"
+#include "kernels/attention/latent_rows.h"
 #include "kernels/matmul.h"
 #include "models/matrix_loader.h"
 #include "models/model.h"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "kernels/attention.h"
+#include "kernels/attention/attention.h"
 #include "models/deepseek_v41_weights.h"
 #include "models/deepseek_v4_cache.h"
 #include "models/memory_plan.h"

@@ -2,7 +2,7 @@
 
 // Rounding: what `faithful` does to activations of the DeepSeek families and the other numerics do
 // not: values that the official code stores in bf16 are rounded to bf16, inputs of products with
-// FP8 and FP4 matrices to E4M3 with a UE8M0 scale per block (kernels/latent_rows.h).
+// FP8 and FP4 matrices to E4M3 with a UE8M0 scale per block (kernels/attention/latent_rows.h).
 // Sources: spec v41.md 7, v4.md 3.
 //
 // Threads: any; a plain value.
@@ -10,8 +10,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/attention/latent_rows.h"
 #include "kernels/isa.h"
-#include "kernels/latent_rows.h"
 #include "kernels/matmul.h"
 
 namespace deepinfer::models {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "cache/layout.h"
-#include "kernels/latent_rows.h"
+#include "kernels/attention/latent_rows.h"
 #include "models/model.h"
 #include "models/window_cache.h"
 #include "weights/deepseek_config.h"

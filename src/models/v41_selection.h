@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "kernels/indexer.h"
+#include "kernels/attention/indexer.h"
 #include "models/deepseek_v41_weights.h"
 #include "models/profile.h"
 #include "models/rope_rows.h"

@@ -1,7 +1,7 @@
 #include "models/v4_compressor.h"
 
+#include "kernels/attention/latent_rows.h"
 #include "kernels/hadamard.h"
-#include "kernels/latent_rows.h"
 
 namespace deepinfer::models {
 

@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "kernels/latent_rows.h"
+#include "kernels/attention/latent_rows.h"
 #include "kernels/matmul.h"
 #include "kernels/softmax_pool.h"
 #include "models/matrix_loader.h"

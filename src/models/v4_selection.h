@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "kernels/indexer.h"
+#include "kernels/attention/indexer.h"
 #include "models/deepseek_v4_cache.h"
 #include "models/profile.h"
 #include "models/rope_rows.h"

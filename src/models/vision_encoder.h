@@ -32,7 +32,7 @@
 
 #include "base/result.h"
 #include "base/thread_pool.h"
-#include "kernels/attention.h"
+#include "kernels/attention/attention.h"
 #include "kernels/isa.h"
 #include "kernels/matmul.h"
 #include "kernels/rope.h"

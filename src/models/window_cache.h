@@ -23,7 +23,7 @@
 
 #include "base/result.h"
 #include "cache/layout.h"
-#include "kernels/latent_attention.h"
+#include "kernels/attention/latent_attention.h"
 #include "models/step_runs.h"
 #include "tensor/tensor.h"
 

@@ -5,7 +5,7 @@
 #include <limits>
 #include <type_traits>
 
-#include "kernels/attention_kernel.h"
+#include "kernels/attention/attention_kernel.h"
 #include "kernels/cpu/vec_avx512.h"
 
 #pragma clang attribute push(                                                                    \

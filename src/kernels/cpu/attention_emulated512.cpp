@@ -5,7 +5,7 @@
 #include <limits>
 #include <type_traits>
 
-#include "kernels/attention_kernel.h"
+#include "kernels/attention/attention_kernel.h"
 #include "kernels/cpu/vec_emulated512.h"
 
 #pragma clang attribute push(__attribute__((target("avx2,fma,f16c,bmi2"))), apply_to = function)

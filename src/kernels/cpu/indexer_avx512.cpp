@@ -4,8 +4,8 @@
 #include <cstring>
 #include <limits>
 
+#include "kernels/attention/indexer_kernel.h"
 #include "kernels/cpu/transpose_avx512.h"
-#include "kernels/indexer_kernel.h"
 
 #pragma clang attribute push(                                                                    \
     __attribute__((target("avx2,fma,f16c,bmi2,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni"))), \

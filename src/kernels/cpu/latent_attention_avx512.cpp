@@ -4,9 +4,9 @@
 #include <cstring>
 #include <limits>
 
+#include "kernels/attention/latent_attention_kernel.h"
+#include "kernels/attention/latent_row_tables.h"
 #include "kernels/cpu/row_codes_avx512.h"
-#include "kernels/latent_attention_kernel.h"
-#include "kernels/latent_row_tables.h"
 
 #pragma clang attribute push(                                                                    \
     __attribute__((target("avx2,fma,f16c,bmi2,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni"))), \

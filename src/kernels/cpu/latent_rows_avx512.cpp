@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "kernels/attention/latent_row_tables.h"
 #include "kernels/cpu/row_codes_avx512.h"
-#include "kernels/latent_row_tables.h"
 #include "tensor/dtype.h"
 
 #pragma clang attribute push(                                                                    \

@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "kernels/attention/latent_row_tables.h"
 #include "kernels/cpu/row_codes_emulated512.h"
-#include "kernels/latent_row_tables.h"
 #include "tensor/dtype.h"
 
 #pragma clang attribute push(__attribute__((target("avx2,fma,f16c,bmi2"))), apply_to = function)

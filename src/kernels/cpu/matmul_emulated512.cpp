@@ -1,5 +1,5 @@
 // Budget: one kernel; the bodies are in the included files.
-#include "kernels/matmul_kernel.h"
+#include "kernels/matmul/matmul_kernel.h"
 
 #include <cstring>
 #include <string>

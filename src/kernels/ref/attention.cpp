@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <limits>
 
-#include "kernels/attention_kernel.h"
+#include "kernels/attention/attention_kernel.h"
 
 namespace deepinfer::kernels::ref {
 namespace {

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "kernels/indexer_kernel.h"
+#include "kernels/attention/indexer_kernel.h"
 #include "tensor/dtype.h"
 
 namespace deepinfer::kernels::ref {

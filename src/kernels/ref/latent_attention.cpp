@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <limits>
 
-#include "kernels/latent_attention_kernel.h"
-#include "kernels/latent_row_tables.h"
+#include "kernels/attention/latent_attention_kernel.h"
+#include "kernels/attention/latent_row_tables.h"
 #include "tensor/dtype.h"
 
 namespace deepinfer::kernels::ref {

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <vector>
 
-#include "kernels/latent_row_tables.h"
+#include "kernels/attention/latent_row_tables.h"
 #include "tensor/dtype.h"
 
 namespace deepinfer::kernels::ref {

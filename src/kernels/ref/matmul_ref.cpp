@@ -1,6 +1,6 @@
 // The reference products: rows as the file stores them, one scalar chain per output, in the order
 // that kernels/matmul.h states. The oracle of matmul_test.
-#include "kernels/matmul_kernel.h"
+#include "kernels/matmul/matmul_kernel.h"
 
 #include <algorithm>
 #include <cmath>

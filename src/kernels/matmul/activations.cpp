@@ -2,8 +2,8 @@
 #include <cstring>
 
 #include "kernels/matmul.h"
-#include "kernels/matmul_kernel.h"
-#include "kernels/quantize_row.h"
+#include "kernels/matmul/matmul_kernel.h"
+#include "kernels/matmul/quantize_row.h"
 
 namespace deepinfer::kernels {
 

@@ -1,7 +1,7 @@
-#include "kernels/latent_rows.h"
+#include "kernels/attention/latent_rows.h"
 
 #include "base/check.h"
-#include "kernels/latent_row_tables.h"
+#include "kernels/attention/latent_row_tables.h"
 
 namespace deepinfer::kernels {
 

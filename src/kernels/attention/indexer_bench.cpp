@@ -1,7 +1,7 @@
 // Index scores: GOP/s (two per head, value and entry) and their share of the measured limit: int8
 // products for q4u keys, FMA for bf16 and f32. Selection: scores per second.
 
-#include "kernels/indexer.h"
+#include "kernels/attention/indexer.h"
 
 #include <benchmark/benchmark.h>
 

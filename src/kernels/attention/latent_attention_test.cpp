@@ -1,4 +1,4 @@
-#include "kernels/latent_attention.h"
+#include "kernels/attention/latent_attention.h"
 
 #include <gtest/gtest.h>
 

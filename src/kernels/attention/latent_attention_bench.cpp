@@ -1,7 +1,7 @@
 // Latent attention: GFLOP/s (two per key dimension and value dimension, head and row), their share
 // of the FMA peak measured beside, GB/s of stored rows; rows encoded, decoded and rounded.
 
-#include "kernels/latent_attention.h"
+#include "kernels/attention/latent_attention.h"
 
 #include <benchmark/benchmark.h>
 

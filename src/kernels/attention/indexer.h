@@ -16,8 +16,8 @@
 #include <span>
 
 #include "base/thread_pool.h"
+#include "kernels/attention/latent_rows.h"
 #include "kernels/isa.h"
-#include "kernels/latent_rows.h"
 
 namespace deepinfer::kernels {
 

@@ -1,4 +1,4 @@
-#include "kernels/quantize_row.h"
+#include "kernels/matmul/quantize_row.h"
 
 #include <immintrin.h>
 

@@ -19,7 +19,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/latent_attention.h"
+#include "kernels/attention/latent_attention.h"
 
 namespace deepinfer::kernels {
 

@@ -1,10 +1,10 @@
-#include "kernels/indexer.h"
+#include "kernels/attention/indexer.h"
 
 #include <algorithm>
 #include <vector>
 
 #include "base/check.h"
-#include "kernels/indexer_kernel.h"
+#include "kernels/attention/indexer_kernel.h"
 #include "tensor/tensor.h"
 
 namespace deepinfer::kernels {

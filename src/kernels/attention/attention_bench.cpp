@@ -2,7 +2,7 @@
 // Prefill: GFLOP/s (four per head dimension, head and visible token), and their share of the FMA
 // peak.
 
-#include "kernels/attention.h"
+#include "kernels/attention/attention.h"
 
 #include <benchmark/benchmark.h>
 

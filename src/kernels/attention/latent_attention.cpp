@@ -1,10 +1,10 @@
-#include "kernels/latent_attention.h"
+#include "kernels/attention/latent_attention.h"
 
 #include <algorithm>
 #include <vector>
 
 #include "base/check.h"
-#include "kernels/latent_attention_kernel.h"
+#include "kernels/attention/latent_attention_kernel.h"
 
 namespace deepinfer::kernels {
 namespace {

@@ -14,7 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/indexer.h"
+#include "kernels/attention/indexer.h"
 
 namespace deepinfer::kernels {
 

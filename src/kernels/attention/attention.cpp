@@ -1,11 +1,11 @@
-#include "kernels/attention.h"
+#include "kernels/attention/attention.h"
 
 #include <algorithm>
 #include <bit>
 #include <vector>
 
 #include "base/check.h"
-#include "kernels/attention_kernel.h"
+#include "kernels/attention/attention_kernel.h"
 
 namespace deepinfer::kernels {
 namespace {

@@ -5,7 +5,7 @@
 //
 // Threads: distinct rows from any worker.
 
-#include "kernels/matmul_kernel.h"
+#include "kernels/matmul/matmul_kernel.h"
 
 namespace deepinfer::kernels {
 

@@ -16,7 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/latent_rows.h"
+#include "kernels/attention/latent_rows.h"
 
 namespace deepinfer::kernels {
 

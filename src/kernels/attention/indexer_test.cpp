@@ -1,4 +1,4 @@
-#include "kernels/indexer.h"
+#include "kernels/attention/indexer.h"
 
 #include <gtest/gtest.h>
 

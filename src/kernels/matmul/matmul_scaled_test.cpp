@@ -9,7 +9,7 @@
 #include <cstring>
 #include <limits>
 
-#include "kernels/matmul_fixture.h"
+#include "kernels/matmul/matmul_fixture.h"
 
 namespace deepinfer::kernels {
 namespace {

@@ -1,4 +1,4 @@
-#include "kernels/latent_rows.h"
+#include "kernels/attention/latent_rows.h"
 
 #include <gtest/gtest.h>
 

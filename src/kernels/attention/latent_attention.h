@@ -22,9 +22,9 @@
 #include <span>
 
 #include "base/thread_pool.h"
-#include "kernels/attention.h"
+#include "kernels/attention/attention.h"
+#include "kernels/attention/latent_rows.h"
 #include "kernels/isa.h"
-#include "kernels/latent_rows.h"
 
 namespace deepinfer::kernels {
 

@@ -1,4 +1,4 @@
-#include "kernels/matmul_kernel.h"
+#include "kernels/matmul/matmul_kernel.h"
 
 namespace deepinfer::kernels {
 

@@ -10,8 +10,8 @@
 #include <limits>
 #include <random>
 
-#include "kernels/matmul_fixture.h"
-#include "kernels/matmul_kernel.h"
+#include "kernels/matmul/matmul_fixture.h"
+#include "kernels/matmul/matmul_kernel.h"
 
 namespace deepinfer::kernels {
 namespace {
