@@ -11,8 +11,8 @@
 //              x += Wdown (silu(Wgate m) * (Wup m)),  m = rms_norm(x)
 //   logits = Woutput rms_norm(x)
 //
-// Cache: one growing stream per layer, as kernels/attention/attention.h lays it out. In the last layer the
-// rows whose logits nobody reads stop after their keys and values are written.
+// Cache: one growing stream per layer, as kernels/attention/attention.h lays it out. In the last
+// layer the rows whose logits nobody reads stop after their keys and values are written.
 
 #include <memory>
 

@@ -1,4 +1,5 @@
-// The best of many scores: select_top, select_blocks, select_top_in_blocks of kernels/attention/indexer.h.
+// The best of many scores: select_top, select_blocks, select_top_in_blocks of
+// kernels/attention/indexer.h.
 //
 // One pass keeps a list of candidates, in the order of their indices, above a rising threshold:
 // when the list is full, the k best of it stay and the least of them becomes the threshold. A
