@@ -46,6 +46,7 @@ std::unique_ptr<Command> make_chat_command();
 std::unique_ptr<Command> make_score_command();
 std::unique_ptr<Command> make_perplexity_command();
 std::unique_ptr<Command> make_tokenize_command();
+std::unique_ptr<Command> make_recipe_command();
 std::unique_ptr<Command> make_inspect_command();
 std::unique_ptr<Command> make_plan_command();
 std::unique_ptr<Command> make_pack_command();

@@ -9,6 +9,7 @@ std::vector<std::unique_ptr<Command>> make_commands() {
   all.push_back(make_score_command());
   all.push_back(make_perplexity_command());
   all.push_back(make_tokenize_command());
+  all.push_back(make_recipe_command());
   all.push_back(make_inspect_command());
   all.push_back(make_plan_command());
   all.push_back(make_pack_command());

@@ -52,15 +52,15 @@ Accepted<Content> content_of(const ChatMessage& message, size_t index, DeepSeekV
       content.append(part.text);
       continue;
     }
+    if (version == DeepSeekVersion::v4) {
+      content.append(kUnsupportedImage);
+      continue;
+    }
     const std::string field = place(index);
     if (message.role == Role::assistant)
       return refused("image_in_assistant", "messages", field + ": assistants show no images");
     std::string url = part.text;
     if (part.kind == ChatPart::Kind::file) url = TRY(dotted(file_url(part, field)));
-    if (version == DeepSeekVersion::v4) {
-      content.append(kUnsupportedImage);
-      continue;
-    }
     content.append_image(
         TRY(dotted(accept_image_url(std::move(url), part.detail, "." + field, field))));
   }
@@ -212,7 +212,7 @@ Accepted<Request> accept_chat(const ChatBody& body, const ConversionOptions& opt
     return refused("stream_options_without_stream", "stream_options", "needs stream to be true");
   }
   const Json constraint_schema = TRY(accept_format(body, request));
-  TRY(accept_strict_mix(request.conversation.tools));
+  TRY(accept_strict_mix(request.conversation));
   TRY(accept_numbers(body, options, request.conversation.thinking));
   TRY(settle_reasoning(options, kNames, request.conversation));
 

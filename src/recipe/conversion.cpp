@@ -123,16 +123,16 @@ void settle_thinking(const ThinkingAsked& asked, const ConversionOptions& option
 }
 
 Accepted<void> settle_tools(std::vector<Tool> tools, const ChoiceAsked& choice, Request& request) {
+  Conversation& conversation = request.conversation;
+  conversation.tool_choice = choice.choice;
+  if (choice.choice == ToolChoice::none) return {};
   std::set<std::string_view> names;
   for (const Tool& tool : tools) {
     if (!names.insert(tool.name).second)
       return refused("duplicate_tool", "tools", "the name " + tool.name + " stands twice");
   }
   for (Tool& tool : tools) TRY(settle_parameters(tool));
-  Conversation& conversation = request.conversation;
   conversation.tools = std::move(tools);
-  conversation.tool_choice = choice.choice;
-  if (choice.choice == ToolChoice::none) conversation.tools.clear();
   if (choice.choice != ToolChoice::required) return {};
   if (conversation.tools.empty()) {
     conversation.tool_choice = ToolChoice::automatic;
@@ -152,12 +152,14 @@ Accepted<void> settle_tools(std::vector<Tool> tools, const ChoiceAsked& choice, 
   return {};
 }
 
-Accepted<void> accept_strict_mix(const std::vector<Tool>& tools) {
+Accepted<void> accept_strict_mix(const Conversation& conversation) {
   const auto strict = [](const Tool& tool) { return tool.strict == true; };
-  if (std::any_of(tools.begin(), tools.end(), strict) &&
-      !std::all_of(tools.begin(), tools.end(), strict))
+  const std::vector<Tool>& tools = conversation.tools;
+  if (std::none_of(tools.begin(), tools.end(), strict)) return {};
+  if (!std::all_of(tools.begin(), tools.end(), strict))
     return refused("strict_mixed", "tools", "all tools must be strict, or none");
-  return {};
+  if (conversation.format.kind == FormatKind::text) return {};
+  return refused("strict_with_format", "response_format", "does not go together with strict tools");
 }
 
 Accepted<Json> accept_format_schema(const Json& schema, bool strict) {

@@ -63,12 +63,13 @@ Accepted<void> accept_tool_name(std::string_view name, const std::string& field)
 void settle_thinking(const ThinkingAsked& asked, const ConversionOptions& options,
                      Conversation& conversation);
 
-// Names are distinct, parameters are schemas of objects, strict ones in their strict form. Then
-// the choice: which tools stay, and whether one must be called.
+// Names are distinct, parameters are schemas of objects, strict ones in their strict form; the
+// choice says which tools stay, and whether one must be called. Tools of no choice are not looked
+// at.
 Accepted<void> settle_tools(std::vector<Tool> tools, const ChoiceAsked& choice, Request& request);
 
-// All tools are strict, or none.
-Accepted<void> accept_strict_mix(const std::vector<Tool>& tools);
+// All tools are strict, or none; strict ones go with no format.
+Accepted<void> accept_strict_mix(const Conversation& conversation);
 
 // A format's schema: the strict form, which the constraint shows, or the schema as it is.
 Accepted<Json> accept_format_schema(const Json& schema, bool strict);

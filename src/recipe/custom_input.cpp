@@ -1,14 +1,15 @@
 #include "recipe/custom_input.h"
 
-#include <algorithm>
 #include <cstdint>
+#include <utility>
 
 #include "text/utf8.h"
 
 namespace deepinfer::recipe {
 namespace {
 
-constexpr std::string_view kOpening = "{\"input\": \"";
+constexpr std::string_view kKey = "{\"input\":";
+constexpr std::string_view kBlanks = " \t\r\n";
 
 int hex_digit(char c) {
   if (c >= '0' && c <= '9') return c - '0';
@@ -16,21 +17,11 @@ int hex_digit(char c) {
   return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
 }
 
+// 0: there is no such escape.
 char simple_escape(char c) {
-  switch (c) {
-    case 'n':
-      return '\n';
-    case 't':
-      return '\t';
-    case 'r':
-      return '\r';
-    case 'b':
-      return '\b';
-    case 'f':
-      return '\f';
-    default:
-      return c;
-  }
+  constexpr std::string_view kNames = "\"\\/bfnrt", kValues = "\"\\/\b\f\n\r\t";
+  const size_t at = kNames.find(c);
+  return at == std::string_view::npos ? '\0' : kValues[at];
 }
 
 // The value of \uXXXX at the start of the text; -1 when it is none.
@@ -45,24 +36,49 @@ int32_t code_unit(std::string_view text) {
   return value;
 }
 
-// The value of \uXXXX or of a pair of surrogates at the start of the text.
+// The text of the escape at the start, which takes `length` bytes; 0: it is not complete.
 struct Escape {
-  uint32_t code;
-  size_t length;  // 0: not complete
+  std::string text;
+  size_t length;
 };
 
-Escape unicode_escape(std::string_view text) {
-  if (text.size() < 6) return {0, 0};
+Escape read_escape(std::string_view text) {
+  if (text.size() < 2) return {{}, 0};
+  if (text[1] != 'u') {
+    const char simple = simple_escape(text[1]);
+    return {simple != '\0' ? std::string(1, simple) : std::string(text.substr(0, 2)), 2};
+  }
+  if (text.size() < 6) return {{}, 0};
   const int32_t first = code_unit(text);
-  if (first < 0) return {0xFFFD, 2};
-  if (first < 0xD800 || first > 0xDFFF) return {static_cast<uint32_t>(first), 6};
-  if (first > 0xDBFF) return {0xFFFD, 6};
-  if (text.size() < 12 && std::string_view("\\u").starts_with(text.substr(6, 2))) return {0, 0};
+  if (first < 0) return {std::string(text.substr(0, 2)), 2};
+  Escape escape{{}, 6};
+  if (first < 0xD800 || first > 0xDFFF) {
+    text::append_utf8(static_cast<uint32_t>(first), escape.text);
+    return escape;
+  }
+  escape.text = text.substr(0, 6);
+  if (first > 0xDBFF) return escape;
+  if (text.size() < 12 && (text.size() < 7 || text[6] == '\\') &&
+      (text.size() < 8 || text[7] == 'u'))
+    return {{}, 0};
   const int32_t second = code_unit(text.substr(6));
-  if (second < 0xDC00 || second > 0xDFFF) return {0xFFFD, 6};
-  return {0x10000u + (static_cast<uint32_t>(first - 0xD800) << 10) +
-              static_cast<uint32_t>(second - 0xDC00),
-          12};
+  if (second < 0) return escape;
+  if (second < 0xDC00 || second > 0xDFFF) return {std::string(text.substr(0, 12)), 12};
+  escape = {{}, 12};
+  text::append_utf8(0x10000u + (static_cast<uint32_t>(first - 0xD800) << 10) +
+                        static_cast<uint32_t>(second - 0xDC00),
+                    escape.text);
+  return escape;
+}
+
+// Bytes up to and with the quote that opens the string; 0: not all of them are there, or they
+// cannot come any more (npos).
+size_t opening_length(std::string_view text) {
+  if (text.size() < kKey.size()) return kKey.starts_with(text) ? 0 : std::string_view::npos;
+  if (!text.starts_with(kKey)) return std::string_view::npos;
+  const size_t at = text.find_first_not_of(kBlanks, kKey.size());
+  if (at == std::string_view::npos) return 0;
+  return text[at] == '"' ? at + 1 : std::string_view::npos;
 }
 
 }  // namespace
@@ -72,16 +88,19 @@ std::string CustomInput::push(std::string_view arguments) {
   if (state_ == State::behind) return {};
   held_ += arguments;
   if (state_ == State::opening) {
-    if (held_.size() < kOpening.size() && kOpening.starts_with(held_)) return {};
-    if (!held_.starts_with(kOpening)) {
+    const size_t length = opening_length(held_);
+    if (length == 0) return {};
+    if (length == std::string_view::npos) {
       state_ = State::raw;
-      return std::move(held_);
+      return std::exchange(held_, {});
     }
     state_ = State::inside;
-    held_.erase(0, kOpening.size());
+    held_.erase(0, length);
   }
   return unescaped();
 }
+
+std::string CustomInput::finish() { return std::exchange(held_, {}); }
 
 std::string CustomInput::unescaped() {
   std::string out;
@@ -98,15 +117,9 @@ std::string CustomInput::unescaped() {
       ++at;
       continue;
     }
-    if (at + 1 == held_.size()) break;
-    if (held_[at + 1] != 'u') {
-      out += simple_escape(held_[at + 1]);
-      at += 2;
-      continue;
-    }
-    const Escape escape = unicode_escape(std::string_view(held_).substr(at));
+    const Escape escape = read_escape(std::string_view(held_).substr(at));
     if (escape.length == 0) break;
-    text::append_utf8(escape.code, out);
+    out += escape.text;
     at += escape.length;
   }
   held_.erase(0, at);

@@ -6,6 +6,9 @@
 //
 //   CustomInput input;
 //   std::string more = input.push(arguments);  // often empty
+//   more = input.finish();
+//
+// Escapes that JSON does not have, and halves of surrogate pairs, stay as they are spelled.
 //
 // Threads: one at a time.
 
@@ -18,6 +21,8 @@ class CustomInput {
  public:
   // What the arguments so far add to the text.
   std::string push(std::string_view arguments);
+  // The arguments are over: what was held back, as it is.
+  std::string finish();
 
  private:
   enum class State { opening, inside, behind, raw };

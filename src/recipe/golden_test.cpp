@@ -18,7 +18,9 @@ class RecipeGolden : public testing::Test {
   static void TearDownTestSuite() { v4 = v41 = std::nullopt; }
 
   static void compare(const std::string& file, LineTask task, Protocol protocol, size_t wanted) {
-    const LineRunner runner(v4, v41, protocol);
+    LineRunner runner(protocol);
+    runner.v4 = v4;
+    runner.v41 = v41;
     size_t compared = 0;
     for (const JsonDocument& document : read_golden_cases(file)) {
       const JsonValue& line = document.root();

@@ -20,6 +20,28 @@ constexpr Known kKnown[] = {
     {"<|im_start|>", chatml_layout},
 };
 
+// The parts of a family's template that its layout is recognised by.
+struct Named {
+  std::string_view name;
+  LayoutEvidence evidence;
+};
+
+constexpr Named kNamed[] = {
+    {"chatml", {"<|im_start|>", "llama"}},
+    {"smollm2",
+     {"<|im_start|>You are a helpful AI assistant named SmolLM, trained by Hugging Face", "llama"}},
+    {"qwen2", {"<|im_start|>You are a helpful assistant.", "qwen2"}},
+    {"qwen2.5",
+     {"<|im_start|>You are Qwen, created by Alibaba Cloud. You are a helpful assistant.", "qwen2"}},
+    {"qwen3", {"<|im_start|></think>", "qwen3"}},
+    {"llama3", {"<|start_header_id|>", "llama"}},
+    {"llama3.1", {"<|start_header_id|>Cutting Knowledge Date", "llama"}},
+    {"deepseek_v3", {"<\uFF5CUser\uFF5C>", "deepseek_v3"}},
+    {"deepseek_r1", {"<\uFF5CUser\uFF5C><\uFF5CAssistant\uFF5C><think>", "deepseek_v3"}},
+    {"deepseek_v4", {"", "deepseek_v4"}},
+    {"deepseek_v41", {"", "deepseek_v41"}},
+};
+
 template <DeepSeekVersion version>
 Result<PromptPieces> render_version(const Conversation& conversation, const LayoutOptions&) {
   if (conversation.messages.empty()) return Error::invalid("messages", "there are none");
@@ -55,6 +77,15 @@ Result<Layout> choose_layout(const LayoutEvidence& evidence, const text::Tokeniz
   }
   return Error::unsupported("chat layout", "the model carries no chat template",
                             "a base model continues text: leave --chat out");
+}
+
+Result<Layout> named_layout(std::string_view name) {
+  std::string known;
+  for (const Named& one : kNamed) {
+    if (one.name == name) return choose_layout(one.evidence, nullptr);
+    known += (known.empty() ? "" : ", ") + std::string(one.name);
+  }
+  return Error::invalid("family", "\"" + std::string(name) + "\" is not known", known);
 }
 
 Result<void> check_conversation(const Conversation& conversation) {

@@ -56,6 +56,11 @@ struct LayoutEvidence {
 // is known.
 Result<Layout> choose_layout(const LayoutEvidence& evidence, const text::Tokenizer* tokenizer);
 
+// The layout of a family whose template is not at hand: chatml, smollm2, qwen2, qwen2.5, qwen3,
+// llama3, llama3.1, deepseek_v3, deepseek_r1, deepseek_v4, deepseek_v41. Fails (invalid) with all
+// names.
+Result<Layout> named_layout(std::string_view name);
+
 // Shared by the simple layouts: the messages are there, roles are known, a system message is the
 // first one only, and nothing else is asked for.
 Result<void> check_conversation(const Conversation& conversation);

@@ -62,6 +62,10 @@ Accepted<void> read_blocks(const JsonValue& value, std::initializer_list<Kind> k
 
 Accepted<void> read_result(const JsonValue& value, MessagesBlock& out) {
   TRY(read_member(value, "tool_use_id", out.id));
+  if (const JsonValue* error = value.find("is_error")) {
+    std::optional<bool> unused;
+    TRY(read(*error, unused));
+  }
   const JsonValue* content = value.find("content");
   if (content == nullptr || content->is_null()) return {};
   if (content->is_string()) return read(*content, out.content.emplace_back().text);
@@ -120,7 +124,14 @@ Accepted<void> read_block(const JsonValue& value, std::initializer_list<Kind> ki
     case Kind::tool_addition:
       return read_addition(value, out);
     case Kind::server_tool:
-      return {};
+      if (type == "web_search_tool_result") {
+        TRY(read_member(value, "tool_use_id", out.id));
+        return value.find("content") != nullptr ? Accepted<void>()
+                                                : missing_member(value, "content");
+      }
+      TRY(read_member(value, "id", out.id));
+      TRY(read_member(value, "name", out.name));
+      return read_member(value, "input", out.input);
   }
   return {};
 }
@@ -172,7 +183,7 @@ Accepted<void> read(const JsonValue& value, MessagesTool& out) {
   const JsonValue* type = value.find("type");
   if (type != nullptr) {
     const JsonValue* name = value.find("name");
-    if (name != nullptr && name->is_string()) out.name = name->string().value();
+    if (name != nullptr && !name->is_null()) TRY(read(*name, out.name));
     return read(*type, out.type.emplace());
   }
   return read_object<MessagesTool>(value, kTool, out);

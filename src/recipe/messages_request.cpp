@@ -89,7 +89,7 @@ class MessagesReader {
     const MessagesMessage& source = body_.messages[index];
     const auto* text = std::get_if<std::string>(&source.content);
     const Blocks* blocks = std::get_if<Blocks>(&source.content);
-    if (blocks != nullptr && blocks->empty())
+    if (blocks != nullptr && blocks->empty() && source.role != Role::system)
       return refused("empty_content", place(index), "the content is empty");
     if (source.role != Role::user || text != nullptr) TRY(close());
     switch (source.role) {
@@ -112,7 +112,7 @@ class MessagesReader {
   Accepted<void> system_text(const std::string& text) {
     if (v41()) {
       add(Role::system).content = text;
-    } else {
+    } else if (!text.empty()) {
       add(Role::user).content = "<system-reminder>\n" + text + "\n</system-reminder>";
     }
     return {};
@@ -274,8 +274,12 @@ class MessagesReader {
           message.content.append(document_text(block));
           break;
         default:
-          return refused("image_in_assistant", "messages",
-                         place(index, i) + ": assistants show no images");
+          if (v41())
+            return refused("image_in_assistant", "messages",
+                           place(index, i) + ": assistants show no images");
+          if (!first_text) message.content.append("\n\n");
+          first_text = false;
+          message.content.append(kUnsupportedImage);
       }
     }
     calls_ = open_;
@@ -341,7 +345,7 @@ Accepted<std::vector<Tool>> accept_tools(const MessagesBody& body, const Convers
     all_deferred = all_deferred && (*body.tools)[i].defer_loading == true;
     tools.push_back(std::move(*tool));
   }
-  if (!tools.empty() && all_deferred)
+  if (version == DeepSeekVersion::v41 && !tools.empty() && all_deferred)
     return refused("all_tools_deferred", "tools", "defer_loading must not be set for all tools");
   return tools;
 }
@@ -369,9 +373,11 @@ Accepted<Request> accept_messages(const MessagesBody& body, const ConversionOpti
   const ChoiceAsked choice = choice_of(body, tools);
   settle_thinking({body.thinking, body.effort}, options, request.conversation);
   TRY(MessagesReader(body, options, tools, request).run());
-  for (const MessagesTool& tool : body.tools.value_or(std::vector<MessagesTool>())) {
-    if (!tool.type && tool.input_schema.is_null())
-      return refused("schema_invalid", tool.name, "the tool needs an input_schema");
+  if (choice.choice != ToolChoice::none) {
+    for (const MessagesTool& tool : body.tools.value_or(std::vector<MessagesTool>())) {
+      if (!tool.type && tool.input_schema.is_null())
+        return refused("schema_invalid", tool.name, "the tool needs an input_schema");
+    }
   }
   TRY(settle_tools(std::move(tools), choice, request));
   const std::vector<std::string> stops = body.stop_sequences.value_or(std::vector<std::string>());

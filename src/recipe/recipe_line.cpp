@@ -158,7 +158,9 @@ Result<Json> LineRunner::run(LineTask task, const JsonValue& line) const {
 Result<Json> LineRunner::encode(const JsonValue& line) const {
   Conversation conversation;
   DeepSeekVersion version = DeepSeekVersion::v41;
-  if (const JsonValue* given = line.find("conversation")) {
+  const JsonValue* given = line.find("conversation");
+  if (given == nullptr && line.find("messages") != nullptr) given = &line;
+  if (given != nullptr) {
     conversation = TRY(conversation_from_json(*given));
   } else {
     const std::string source = TRY(line.get_or<std::string>("source", ""));
@@ -174,7 +176,8 @@ Result<Json> LineRunner::encode(const JsonValue& line) const {
     const std::string name = TRY(line.get<std::string>("version"));
     version = name == "v4" ? DeepSeekVersion::v4 : DeepSeekVersion::v41;
   }
-  const PromptPieces prompt = render_deepseek(conversation, version);
+  const PromptPieces prompt =
+      layout ? TRY(layout->render(conversation)) : render_deepseek(conversation, version);
   Json out = Json::object();
   out.set("prompt", prompt.text());
   out.set("special_ranges", ranges_json(prompt.control_ranges()));
@@ -190,7 +193,7 @@ Result<Json> LineRunner::encode(const JsonValue& line) const {
 }
 
 Result<Json> LineRunner::parse(const JsonValue& line) const {
-  return parsed_message(TRY(parse_line(line, 0, v4_)));
+  return parsed_message(TRY(parse_line(line, 0, v4)));
 }
 
 Result<Json> LineRunner::convert(const JsonValue& line) const {
@@ -214,7 +217,7 @@ Result<Json> LineRunner::response(const JsonValue& line) const {
   const ConversionOptions options = TRY(options_of(line));
   const Accepted<Converted> converted = convert_body(protocol_, body, options);
   if (!converted.ok()) return refusal_json(converted.error());
-  return answer_line(line, protocol_, converted.value().request, converted.value().echo, v4_);
+  return answer_line(line, protocol_, converted.value().request, converted.value().echo, v4);
 }
 
 Result<Json> LineRunner::refused_line(const JsonValue& line) const {
@@ -247,7 +250,7 @@ Result<std::optional<std::string>> LineRunner::difference(LineTask task, const J
   if (streams == nullptr) return std::optional<std::string>();
   for (const JsonMember& stream : TRY(streams->members())) {
     const size_t size = stream.key == "whole" ? 0 : std::stoul(stream.key);
-    const std::vector<AnswerEvent> events = TRY(parse_line(line, size, v4_));
+    const std::vector<AnswerEvent> events = TRY(parse_line(line, size, v4));
     const Json wanted_deltas = TRY(Json::from(stream.value));
     const std::string place = "streams." + stream.key;
     if (auto found = first_difference(wanted_deltas, parsed_deltas(events), place, ""))

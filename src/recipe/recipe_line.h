@@ -2,13 +2,13 @@
 
 // One line of a golden file, or of `deepinfer recipe`: what goes in, and what comes out.
 //
-//   LineRunner runner(tokenizers, Protocol::chat);
+//   LineRunner runner(Protocol::chat);
 //   Json output = TRY(runner.run(LineTask::convert, line));
 //   std::optional<std::string> difference = runner.difference(LineTask::convert, line, output);
 //
 // Lines name the models "v4" and "v41"; ids are "ID", "MODEL" and "*", clocks are 0, so that two
 // runs give the same bytes.
-//   encode   {version, source, request | conversation, options?}
+//   encode   {version, source, request | conversation, options?}, or a conversation by itself
 //            -> {prompt, special_ranges, images, ids (with a tokenizer)}
 //   parse    {options, text | tokens, finish} -> {content, reasoning, tool_calls, finish_reason,
 //            stop_reason, stop_sequence}
@@ -28,6 +28,7 @@
 #include "base/json.h"
 #include "recipe/chat_request.h"
 #include "recipe/json_tree.h"
+#include "recipe/layout.h"
 #include "recipe/messages_request.h"
 #include "recipe/responses_request.h"
 #include "text/tokenizer.h"
@@ -41,10 +42,12 @@ std::optional<Protocol> protocol_from_name(std::string_view name);  // chat, ant
 
 class LineRunner {
  public:
+  explicit LineRunner(Protocol protocol) : protocol_(protocol) {}
+
   // Without tokenizers there are no ids, and no token chunks can be read.
-  LineRunner(std::optional<text::Tokenizer> v4, std::optional<text::Tokenizer> v41,
-             Protocol protocol)
-      : v4_(std::move(v4)), v41_(std::move(v41)), protocol_(protocol) {}
+  std::optional<text::Tokenizer> v4, v41;
+  // Of encode; nothing: that of the version which the line or its request names.
+  std::optional<Layout> layout;
 
   Result<Json> run(LineTask task, const JsonValue& line) const;
 
@@ -68,10 +71,9 @@ class LineRunner {
   Accepted<Converted> convert_body(Protocol protocol, const std::string& body,
                                    const ConversionOptions& options) const;
   const std::optional<text::Tokenizer>& tokenizer(DeepSeekVersion version) const {
-    return version == DeepSeekVersion::v4 ? v4_ : v41_;
+    return version == DeepSeekVersion::v4 ? v4 : v41;
   }
 
-  std::optional<text::Tokenizer> v4_, v41_;
   Protocol protocol_;
 };
 

@@ -41,7 +41,10 @@ Accepted<void> read_function(const JsonValue& value, ResponsesTool& out) {
 Accepted<void> read_search_tool(const JsonValue& value, ResponsesTool& out) {
   out.kind = ResponsesTool::Kind::tool_search;
   out.name = "tool_search";
-  TRY(read_optional(value, "execution", out.execution));
+  if (const JsonValue* execution = given(value, "execution")) {
+    TRY(read_word(*execution, {"client", "server"}));
+    out.execution = std::string(execution->string().value());
+  }
   TRY(read_optional(value, "description", out.description));
   const JsonValue* parameters = given(value, "parameters");
   return parameters != nullptr ? read(*parameters, out.parameters) : Accepted<void>();
@@ -71,7 +74,14 @@ Accepted<void> read(const JsonValue& value, ResponsesTool& out) {
   out.kind = ResponsesTool::Kind::name_space;
   TRY(read_member(value, "name", out.name));
   TRY(read_optional(value, "description", out.description));
-  return read_member(value, "tools", out.members);
+  TRY(read_member(value, "tools", out.members));
+  for (size_t i = 0; i < out.members.size(); ++i) {
+    const bool fits = out.members[i].kind == ResponsesTool::Kind::function ||
+                      out.members[i].kind == ResponsesTool::Kind::custom;
+    if (!fits)
+      return wrong_body(value.find("tools")->array().value()[i], "is neither function nor custom");
+  }
+  return {};
 }
 
 Accepted<void> read(const JsonValue& value, ResponsesPart& out) {
@@ -118,11 +128,13 @@ Accepted<void> read_message(const JsonValue& value, ResponsesItem& out) {
 
 Accepted<void> read_reasoning(const JsonValue& value, ResponsesItem& out) {
   out.kind = Kind::reasoning;
+  if (const JsonValue* encrypted = value.find("encrypted_content"))
+    TRY(read_unused_text(*encrypted, out));
   const JsonValue* content = given(value, "content");
   if (content == nullptr) return {};
   if (!content->is_array()) return wrong_body(*content, "expected an array");
   for (const JsonValue& part : content->array().value()) {
-    TRY(read_type(part));
+    if (!part.is_object()) return wrong_body(part, "expected an object");
     TRY(read_member(part, "text", out.reasoning.emplace_back()));
   }
   return {};
@@ -152,15 +164,19 @@ Accepted<void> read_search_call(const JsonValue& value, ResponsesItem& out) {
   out.kind = Kind::search_call;
   out.name = "tool_search";
   TRY(read_member(value, "call_id", out.call_id));
+  if (const JsonValue* execution = given(value, "execution"))
+    TRY(read_word(*execution, {"client", "server"}));
   Json arguments;
   TRY(read_member(value, "arguments", arguments));
   out.arguments = arguments.text(JsonStyle::compact);
   return {};
 }
 
-Accepted<void> read_output(const JsonValue& value, ResponsesItem& out) {
+// Outputs of functions may lack the id of their call.
+Accepted<void> read_output(const JsonValue& value, bool custom, ResponsesItem& out) {
   out.kind = Kind::output;
-  TRY(read_member(value, "call_id", out.call_id));
+  out.has_call_id = custom || given(value, "call_id") != nullptr;
+  if (out.has_call_id) TRY(read_member(value, "call_id", out.call_id));
   return read_member(value, "output", out.content);
 }
 
@@ -183,7 +199,7 @@ Accepted<void> read(const JsonValue& value, ResponsesItem& out) {
   if (type == "custom_tool_call") return read_custom_call(value, out);
   if (type == "tool_search_call") return read_search_call(value, out);
   if (type == "function_call_output" || type == "custom_tool_call_output")
-    return read_output(value, out);
+    return read_output(value, type == "custom_tool_call_output", out);
   if (type == "tool_search_output") return read_search_output(value, out);
   return {};
 }

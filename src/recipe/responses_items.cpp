@@ -37,15 +37,13 @@ class ItemReader {
         return reasoning(item);
       case Kind::call:
       case Kind::custom_call:
-        return call(item);
+        return call(item, index);
       case Kind::search_call:
-        if (v41_) return call(item);
-        dropped_.insert(item.call_id);
-        return {};
+        return v41_ ? call(item, index) : Accepted<void>();
       case Kind::output:
         return output(item, index);
       case Kind::search_output:
-        return search_output(item, index);
+        return search_output(item);
       case Kind::skipped:
         return {};
     }
@@ -84,8 +82,9 @@ class ItemReader {
       return {};
     }
     if (assistant_open_ && !reasoning_) {
-      messages_.back().content.append("\n\n");
-      messages_.back().content.append_content(std::move(content));
+      Content& merged = messages_.back().content;
+      if (!merged.empty() && !content.empty()) merged.append("\n\n");
+      merged.append_content(std::move(content));
       return {};
     }
     Message& message = add(Role::assistant);
@@ -107,7 +106,9 @@ class ItemReader {
     return {};
   }
 
-  Accepted<void> call(const ResponsesItem& item) {
+  Accepted<void> call(const ResponsesItem& item, size_t index) {
+    if (item.call_id.empty())
+      return refused("empty_string", fmt::format("input[{}].call_id", index), "is empty");
     if (!ids_.insert(item.call_id).second) {
       return refused("duplicate_tool_call_id", "input",
                      "the call_id " + item.call_id + " stands twice");
@@ -137,9 +138,16 @@ class ItemReader {
   }
 
   Accepted<void> output(const ResponsesItem& item, size_t index) {
-    TRY(answer(item.call_id));
     Message result;
     result.role = Role::tool;
+    if (!item.has_call_id) {
+      TRY(expect_closed());
+      result.content = TRY(content_of(item.content, Role::tool, index));
+      messages_.push_back(std::move(result));
+      assistant_open_ = false;
+      return {};
+    }
+    TRY(answer(item.call_id));
     result.content = TRY(content_of(item.content, Role::tool, index));
     result.tool_call_id = item.call_id;
     results_[item.call_id].push_back(std::move(result));
@@ -147,8 +155,8 @@ class ItemReader {
     return {};
   }
 
-  Accepted<void> search_output(const ResponsesItem& item, size_t) {
-    if (!v41_ && dropped_.contains(item.call_id)) return {};
+  Accepted<void> search_output(const ResponsesItem& item) {
+    if (!v41_) return {};
     TRY(answer(item.call_id));
     Json list = Json::array();
     std::vector<Tool> tools;
@@ -169,7 +177,7 @@ class ItemReader {
     result.tool_call_id = item.call_id;
     std::vector<Message>& results = results_[item.call_id];
     results.push_back(std::move(result));
-    if (v41_) {
+    if (!tools.empty()) {
       for (Tool& tool : tools) {
         tool.defer_loading = true;
         found_.push_back(tool);
@@ -216,6 +224,10 @@ class ItemReader {
 
   Accepted<void> append_image(const ResponsesPart& part, Role role, size_t index, size_t at,
                               Content& out) const {
+    if (!v41_) {
+      out.append(kUnsupportedImage);
+      return {};
+    }
     const std::string item = fmt::format("input[{}]", index);
     if (role == Role::assistant)
       return refused("image_in_assistant", item, "assistants show no images");
@@ -225,10 +237,6 @@ class ItemReader {
     if (part.file_id)
       return refused("file_id", field, "a file_id is not supported, send image_url");
     if (!part.image_url) return refused("image_empty", field, "an image needs image_url");
-    if (!v41_) {
-      out.append(kUnsupportedImage);
-      return {};
-    }
     out.append_image(TRY(
         accept_image_url(*part.image_url, part.detail.value_or(ImageDetail::high), item, item)));
     return {};
@@ -240,14 +248,14 @@ class ItemReader {
   std::optional<std::string> reasoning_;  // for the next answer
   bool assistant_open_ = false;           // the last message takes more text and calls
   size_t caller_ = 0;                     // the message that made the open calls
-  std::set<std::string> ids_, open_, dropped_;
+  std::set<std::string> ids_, open_;
   std::map<std::string, std::vector<Message>> results_;  // of the open group, by id
 };
 
 }  // namespace
 
 Accepted<void> read_items(const ResponsesBody& body, Request& request, std::vector<Tool>& found) {
-  if (!body.input && !body.instructions)
+  if (!body.input && body.instructions.value_or("").empty())
     return refused("no_input", "input", "either input or instructions is needed");
   if (body.instructions && !body.instructions->empty()) {
     Message& system = request.conversation.messages.emplace_back();

@@ -236,7 +236,7 @@ Accepted<ResponsesRequest> accept_responses(const ResponsesBody& body,
   Json constraint_schema;
   if (body.format.kind == FormatKind::json_schema)
     constraint_schema = TRY(accept_format_schema(body.format.schema, body.format_strict));
-  TRY(accept_strict_mix(request.conversation.tools));
+  TRY(accept_strict_mix(request.conversation));
   TRY(accept_numbers(body, options, request.conversation.thinking));
   TRY(settle_reasoning(options, kNames, request.conversation));
 

@@ -62,7 +62,8 @@ struct ResponsesItem {
   bool developer = false;              // message: the role was "developer"
   ResponsesContent content;            // message, output
   std::vector<std::string> reasoning;  // texts
-  std::string call_id;
+  std::string call_id;                 // an output may lack it: see has_call_id
+  bool has_call_id = true;
   std::string name, arguments;            // call; custom_call: the input; search_call: JSON
   std::optional<std::string> name_space;  // call
   std::vector<ResponsesTool> tools;       // search_output

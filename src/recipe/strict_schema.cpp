@@ -64,7 +64,8 @@ Result<Json> strict_number(const Json& node, const std::string& path, bool integ
   for (std::string_view key : kNumberKeywords) {
     const Json* value = given(node, key);
     if (value == nullptr) continue;
-    if (integer ? !value->is_integer() : !value->is_number())
+    const bool whole = value->is_integer() && value->number() < 0x1p63;
+    if (integer ? !whole : !value->is_number())
       return wrong(path, std::string(key) + " is no " + (integer ? "integer" : "number"));
     out.set(key, *value);
   }
@@ -120,7 +121,7 @@ Result<Json> strict_object(const Json& node, const std::string& path, bool may_b
   return out;
 }
 
-Result<Json> strict_types(const Json& types, const std::string& path) {
+Result<Json> strict_types(const Json& node, const Json& types, const std::string& path) {
   for (const Json& type : types.items()) {
     if (!type.is_string() ||
         std::find(kSimpleTypes.begin(), kSimpleTypes.end(), type.string()) == kSimpleTypes.end())
@@ -128,18 +129,13 @@ Result<Json> strict_types(const Json& types, const std::string& path) {
   }
   Json out = Json::object();
   out.set("type", types);
+  TRY(copy_text(node, "description", path, out));
   return out;
 }
 
 Result<Json> strict_node(const Json& node, const std::string& path) {
   if (!node.is_object()) return wrong(path, "is no object");
   const Json* type = given(node, "type");
-  if (const Json* reference = given(node, "$ref"); reference != nullptr && type == nullptr) {
-    if (!reference->is_string()) return wrong(path, "$ref is no string");
-    Json out = Json::object();
-    out.set("$ref", *reference);
-    return out;
-  }
   if (const Json* choices = given(node, "anyOf"); choices != nullptr && type == nullptr) {
     if (!choices->is_array()) return wrong(path, "anyOf is no array");
     Json list = Json::array();
@@ -152,8 +148,14 @@ Result<Json> strict_node(const Json& node, const std::string& path) {
     TRY(copy_text(node, "description", path, out));
     return out;
   }
+  if (const Json* reference = given(node, "$ref"); reference != nullptr && type == nullptr) {
+    if (!reference->is_string()) return wrong(path, "$ref is no string");
+    Json out = Json::object();
+    out.set("$ref", *reference);
+    return out;
+  }
   if (type == nullptr) return wrong(path, "needs a type, anyOf or $ref");
-  if (type->is_array()) return strict_types(*type, path);
+  if (type->is_array()) return strict_types(node, *type, path);
   if (type->is("object")) return strict_object(node, path, false);
   if (type->is("array")) return strict_array(node, path);
   if (type->is("string")) return strict_string(node, path);
