@@ -19,19 +19,6 @@ namespace {
 // Growing streams of a layer: latent rows, then index keys where there is an indexer.
 size_t streams_per_layer(const MlaShape& shape) { return shape.index_topk > 0 ? 2 : 1; }
 
-cache::CacheLayout declare_cache(size_t layers, const MlaShape& shape) {
-  cache::CacheLayout layout;
-  for (size_t i = 0; i < layers; ++i) {
-    layout.growing.push_back(
-        {in_layer(i, "latent rows"), shape.row.row_bytes() * cache::kTokensPerPage});
-    if (shape.index_topk > 0) {
-      layout.growing.push_back(
-          {in_layer(i, "index keys"), shape.index_row.row_bytes() * cache::kTokensPerPage});
-    }
-  }
-  return layout;
-}
-
 class DeepseekV3 final : public Model {
  public:
   DeepseekV3(weights::DeepseekV3Config config, const MlaShape& shape, const ModelOptions& options,
@@ -40,7 +27,7 @@ class DeepseekV3 final : public Model {
         shape_(shape),
         options_(options),
         weights_(std::move(weights)),
-        layout_(declare_cache(config_.layers, shape)),
+        layout_(mla_cache(config_.layers, shape)),
         work_(pool, options.target.isa),
         rope_(std::move(rope)),
         attention_(shape, options.target, work_, profile_),

@@ -8,11 +8,6 @@
 namespace deepinfer::models {
 namespace {
 
-// Rows that rings hold beyond those that are read: drafted ones, and the drafter's own block.
-size_t spare_rows(const weights::DeepseekV4Config& config) {
-  return std::max<size_t>(WindowCache::kSpareRows, config.dspark.block + 1);
-}
-
 Result<void> check_shape(const weights::DeepseekV4Config& config) {
   if (config.head_dim % 8 != 0) {
     return Error::unsupported("head_dim", std::to_string(config.head_dim) + " is no multiple of 8");
@@ -33,7 +28,7 @@ Result<void> check_shape(const weights::DeepseekV4Config& config) {
 }  // namespace
 
 DeepseekV4::DeepseekV4(weights::DeepseekV4Config config, const ModelOptions& options)
-    : config_(std::move(config)), options_(options), windows_(spare_rows(config_)) {}
+    : config_(std::move(config)), options_(options), windows_(spare_rows(config_.dspark)) {}
 
 Result<std::unique_ptr<DeepseekV4>> DeepseekV4::create(const weights::Checkpoint& checkpoint,
                                                        weights::DeepseekV4Config config,

@@ -17,7 +17,9 @@ V41Drafter::V41Drafter(DeepseekV41& model)
       dspark_(*model.weights_.dspark),
       targets_(model.config_.dspark.target_layers),
       block_(model.config_.dspark.block),
-      hidden_(model.config_.hidden) {}
+      hidden_(model.config_.hidden),
+      rows_(dspark_, model.work_, model.rounding_, model.options_.target,
+            static_cast<float>(model.config_.norm_eps)) {}
 
 V41Drafter::~V41Drafter() { model_.drafter_ = nullptr; }
 
@@ -46,44 +48,13 @@ void V41Drafter::tap(size_t layer) {
 }
 
 Result<void> V41Drafter::feed() {
-  RowWork& work = model_.work_;
-  const Rounding& rounding = model_.rounding_;
-  const size_t rows = model_.positions_.size(), width = targets_.size() * hidden_;
-  const size_t dim = model_.config_.head_dim;
-  const kernels::Target target = model_.options_.target;
-  activations_.begin(target, rows, width, dspark_.main_proj.form() | kernels::kRefined);
-  work.for_rows(rows, width, [&](size_t row, size_t) {
-    float* taps = taps_.as<float>() + row * width;
-    rounding.input_of(dspark_.main_proj, taps, width);
-    activations_.fill_row(row, taps);
-  });
+  const size_t rows = model_.positions_.size();
   float* main = main_.as<float>();
-  kernels::matmul(work.pool(), activations_,
-                  {{.weights = &dspark_.main_proj, .out = main, .stride = hidden_}});
-  work.for_rows(rows, hidden_, [&](size_t row, size_t) {
-    float* x = main + row * hidden_;
-    rounding.bf16(x, hidden_);
-    work.ops().rms_norm(x, dspark_.main_norm.data(), static_cast<float>(model_.config_.norm_eps), x,
-                        hidden_);
-    rounding.bf16(x, hidden_);
-    work.expect_finite(x, hidden_);
-  });
-  if (work.found_bad()) return not_finite("drafter main projection");
+  TRY(rows_.project(taps_.as<float>(), rows, main));
   for (size_t stage = 0; stage < dspark_.stages.size(); ++stage) {
-    const LatentLayer& layer = dspark_.stages[stage].attention;
-    activations_.begin(target, rows, hidden_, layer.kv.form() | kernels::kRefined);
-    work.for_rows(rows, hidden_, [&](size_t row, size_t) {
-      // Rounding what is rounded already changes nothing: the stages' matrices are stored alike.
-      rounding.input_of(layer.kv, main + row * hidden_, hidden_);
-      activations_.fill_row(row, main + row * hidden_);
-    });
-    kernels::matmul(work.pool(), activations_,
-                    {{.weights = &layer.kv, .out = kv_.as<float>(), .stride = dim}});
-    work.for_rows(rows, dim, [&](size_t row, size_t) {
-      model_.block_.encode_window_row(layer, *model_.rope_, row, kv_.as<float>() + row * dim,
-                                      model_.windows_.fresh(model_.drafter_rings_[stage], row));
-    });
-    if (work.found_bad()) return not_finite(stage_name(stage) + " kv of the target");
+    TRY(rows_.feed(dspark_.stages[stage].attention, model_.block_, *model_.rope_, main, rows,
+                   kv_.as<float>(), model_.windows_, model_.drafter_rings_[stage],
+                   stage_name(stage)));
   }
   return {};
 }
@@ -170,50 +141,27 @@ Result<void> V41Drafter::base_logits(Draft& draft) {
   return {};
 }
 
-float V41Drafter::confidence(const float* hidden, const float* markov) const {
-  const std::vector<float>& weights = dspark_.confidence;
-  float sum = 0;
-  for (size_t i = 0; i < hidden_; ++i) sum += weights[i] * hidden[i];
-  for (size_t i = hidden_; i < weights.size(); ++i) sum += weights[i] * markov[i - hidden_];
-  return 1.0f / (1.0f + std::exp(-std::clamp(sum, -60.0f, 60.0f)));
-}
-
-Result<void> V41Drafter::choose(std::span<const Anchor> anchors, Draft& draft, const Pick& pick) {
-  RowWork& work = model_.work_;
-  const size_t vocab = model_.config_.vocab, rank = dspark_.markov_head.inputs();
-  std::vector<float> markov(rank);
-  std::vector<int32_t> previous;
-  for (const Anchor& anchor : anchors) previous.push_back(anchor.id);
+Result<void> V41Drafter::choose(std::span<const Anchor> anchors, Draft& draft,
+                                const DraftPick& pick) {
+  std::vector<int32_t> ids;
+  for (const Anchor& anchor : anchors) ids.push_back(anchor.id);
   draft.ids.assign(anchors.size() * block_, 0);
   draft.confidence.assign(anchors.size() * block_, 0.0f);
-  for (size_t k = 0; k < block_; ++k) {
-    activations_.begin(model_.options_.target, anchors.size(), rank,
-                       dspark_.markov_head.form() | kernels::kRefined);
-    for (size_t a = 0; a < anchors.size(); ++a) {
-      decode_row(dspark_.markov_embed, static_cast<uint64_t>(previous[a]), markov.data());
-      activations_.fill_row(a, markov.data());
-      draft.confidence[a * block_ + k] =
-          confidence(main_.as<float>() + (a * block_ + k) * hidden_, markov.data());
-    }
-    kernels::matmul(work.pool(), activations_,
-                    {{.weights = &dspark_.markov_head,
-                      .out = draft.logits.data() + k * vocab,
-                      .stride = block_ * vocab,
-                      .epilogue = kernels::Epilogue::add}});
-    for (size_t a = 0; a < anchors.size(); ++a) {
-      const std::span<const float> logits(draft.logits.data() + (a * block_ + k) * vocab, vocab);
-      work.expect_finite(logits.data(), vocab);
-      if (work.found_bad()) return not_finite("drafter markov head");
-      previous[a] =
-          pick ? pick(a, k, logits) : static_cast<int32_t>(work.ops().argmax(logits.data(), vocab));
-      check(previous[a] >= 0 && static_cast<uint32_t>(previous[a]) < vocab, "id that was picked");
-      draft.ids[a * block_ + k] = previous[a];
-    }
+  TRY(rows_.choose({.anchors = ids,
+                    .rows = block_,
+                    .collapsed = main_.as<float>(),
+                    .logits = draft.logits.data(),
+                    .ids = draft.ids.data(),
+                    .confidence = draft.confidence.data()},
+                   pick));
+  for (float& score : draft.confidence) {
+    score = 1.0f / (1.0f + std::exp(-std::clamp(score, -60.0f, 60.0f)));
   }
   return {};
 }
 
-Result<void> V41Drafter::draft(std::span<const Anchor> anchors, Draft& draft, const Pick& pick) {
+Result<void> V41Drafter::draft(std::span<const Anchor> anchors, Draft& draft,
+                               const DraftPick& pick) {
   begin(anchors);
   for (size_t stage = 0; stage < dspark_.stages.size(); ++stage) TRY(run_stage(stage, anchors));
   TRY(base_logits(draft));

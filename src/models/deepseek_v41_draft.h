@@ -24,6 +24,7 @@
 #include "base/result.h"
 #include "cache/page_pool.h"
 #include "models/deepseek_v41_model.h"
+#include "models/dspark.h"
 
 namespace deepinfer::models {
 
@@ -49,10 +50,8 @@ class V41Drafter {
     std::vector<float> confidence;  // [anchors][block], of each id given the earlier ones
     std::vector<float> logits;      // [anchors][block][vocab]
   };
-  // Picks the id of `anchor`'s row k from its logits; the next rows depend on it.
-  using Pick = std::function<int32_t(size_t anchor, size_t k, std::span<const float> logits)>;
   // pick empty: the largest logit. Requires: anchors * block <= max_rows.
-  Result<void> draft(std::span<const Anchor> anchors, Draft& draft, const Pick& pick = {});
+  Result<void> draft(std::span<const Anchor> anchors, Draft& draft, const DraftPick& pick = {});
 
  private:
   friend class DeepseekV41;
@@ -65,13 +64,13 @@ class V41Drafter {
   void begin(std::span<const Anchor> anchors);
   Result<void> run_stage(size_t stage, std::span<const Anchor> anchors);
   Result<void> base_logits(Draft& draft);
-  Result<void> choose(std::span<const Anchor> anchors, Draft& draft, const Pick& pick);
-  float confidence(const float* hidden, const float* markov) const;
+  Result<void> choose(std::span<const Anchor> anchors, Draft& draft, const DraftPick& pick);
 
   DeepseekV41& model_;
   const V41Dspark& dspark_;
   const std::vector<uint32_t>& targets_;
   const size_t block_, hidden_;
+  DsparkRows rows_;
   kernels::Activations activations_;
   Buffer taps_;  // [max_rows][targets][hidden]
   Buffer main_;  // [max_rows][hidden]

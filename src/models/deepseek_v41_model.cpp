@@ -23,7 +23,7 @@ DeepseekV41::DeepseekV41(weights::DeepseekV41Config config, const ModelOptions& 
       decoder_(config_.first_decoder_layer()),
       weights_(std::move(weights)),
 
-      windows_(v41_spare_rows(config_)),
+      windows_(spare_rows(config_.dspark)),
       streams_(config_.hyper, config_.hidden, config_.norm_eps, options.target, rounding_, work_),
       block_(v41_block_shape(config_, options.kv), options.target, rounding_, work_, profile_),
       entries_(config_, options.kv, options.target, rounding_, work_, profile_),
@@ -52,12 +52,6 @@ Result<void> DeepseekV41::create(std::optional<EngramHash> hash) {
   out_ = TRY(Buffer::create(rows * config_.hidden * sizeof(float)));
   pre_.resize(rows * streams_.count());
   return {};
-}
-
-// A position's result needs window - 1 earlier positions in every decoder layer, so that far back.
-uint64_t DeepseekV41::decoder_tail() const {
-  if (decoder_ >= config_.layers) return 0;
-  return uint64_t{config_.layers - decoder_} * (config_.window - 1) + 1;
 }
 
 size_t DeepseekV41::resident_bytes() const {

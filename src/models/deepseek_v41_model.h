@@ -50,7 +50,7 @@ class DeepseekV41 final : public Model {
   const weights::ModelConfig& config() const override { return config_; }
   const cache::CacheLayout& cache_layout() const override { return layout_; }
   size_t weight_bytes_per_step() const override { return weights_.bytes_per_step; }
-  uint64_t decoder_tail() const override;
+  uint64_t decoder_tail() const override { return config_.decoder_tail(); }
   // Each layer's window rows are right window - 1 positions after those of the layer below.
   uint64_t exact_replay() const override { return uint64_t{config_.layers} * (config_.window - 1); }
   uint64_t bounded_replay() const override { return config_.window + kReplaySpare; }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "models/dspark.h"
 #include "models/engram.h"
 #include "models/expert_source.h"
 #include "models/hyper_streams.h"
@@ -51,14 +52,8 @@ struct V41Layer {
   size_t bytes() const;  // without routed experts
 };
 
-struct V41Dspark {
+struct V41Dspark : DsparkParts {
   std::vector<V41Layer> stages;
-  kernels::PackedMatrix main_proj;    // [D, taps * D]
-  std::vector<float> main_norm;       // [D]
-  std::vector<float> norm;            // [D]
-  ScaledView markov_embed;            // [V, rank] in the file
-  kernels::PackedMatrix markov_head;  // [V, rank]
-  std::vector<float> confidence;      // [D + rank]
 };
 
 struct DeepseekV41Weights {

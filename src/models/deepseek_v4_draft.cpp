@@ -21,6 +21,11 @@ std::vector<size_t> all_rows(size_t rows) {
   return all;
 }
 
+const DsparkParts& parts_of(DeepseekV4& model) {
+  check(model.weights().dspark.has_value(), "a model without DSpark stages");
+  return *model.weights().dspark;
+}
+
 // Adds a sequence's rows to the step that is being put together.
 void add_run(std::vector<StepRun>& runs, std::vector<uint64_t>& positions,
              cache::SequenceCache* cache, uint64_t first_position, size_t rows) {
@@ -41,8 +46,8 @@ V4MtpDrafter::V4MtpDrafter(DeepseekV4& model) : model_(model) {
   check(model.weights().mtp.has_value(), "a model without an MTP layer");
 }
 
-// The streams become e_proj rms_norm(embedding) + h_proj rms_norm(X_j), or what one matrix makes of
-// both side by side. Rows of the products: row * n + j of the streams, and row of the embeddings.
+// The streams become e_proj rms_norm(embedding) + h_proj rms_norm(X_j). Rows of the products:
+// row * n + j of the streams, and row of the embeddings.
 Result<void> V4MtpDrafter::join(std::span<const Run> runs) {
   const V4Mtp& mtp = *model_.weights().mtp;
   V4Pass& pass = model_.pass();
@@ -50,7 +55,6 @@ Result<void> V4MtpDrafter::join(std::span<const Run> runs) {
   const size_t rows = positions_.size(), n = streams.count(), width = streams.width();
   const size_t hidden = model_.config().hidden;
   const float eps = static_cast<float>(model_.config().norm_eps);
-  const bool joined = mtp.eh_proj.outputs() > 0;
   std::vector<float> e(rows * hidden), embedded(rows * hidden);
   pass.work().for_rows(rows, hidden, [&](size_t row, size_t) {
     float* x = embedded.data() + row * hidden;
@@ -60,42 +64,35 @@ Result<void> V4MtpDrafter::join(std::span<const Run> runs) {
     pass.work().expect_finite(x, hidden);
   });
   const kernels::Target target = model_.options().target;
-  if (!joined) {
-    activations_.begin(target, rows, hidden, form_bit(mtp.e_proj) | kernels::kRefined);
-    pass.work().for_rows(rows, hidden, [&](size_t row, size_t) {
-      float* x = embedded.data() + row * hidden;
-      pass.rounding().input_of(mtp.e_proj, x, hidden);
-      activations_.fill_row(row, x);
-    });
-    kernels::matmul(pass.work().pool(), activations_,
-                    {{.weights = &mtp.e_proj, .out = e.data(), .stride = hidden}});
-  }
-  const kernels::PackedMatrix& matrix = joined ? mtp.eh_proj : mtp.h_proj;
-  activations_.begin(target, rows * n, matrix.inputs(), form_bit(matrix) | kernels::kRefined);
-  std::vector<float> scratch(pass.work().pool().thread_count() * matrix.inputs());
+  activations_.begin(target, rows, hidden, form_bit(mtp.e_proj) | kernels::kRefined);
+  pass.work().for_rows(rows, hidden, [&](size_t row, size_t) {
+    float* x = embedded.data() + row * hidden;
+    pass.rounding().input_of(mtp.e_proj, x, hidden);
+    activations_.fill_row(row, x);
+  });
+  kernels::matmul(pass.work().pool(), activations_,
+                  {{.weights = &mtp.e_proj, .out = e.data(), .stride = hidden}});
+  activations_.begin(target, rows * n, hidden, form_bit(mtp.h_proj) | kernels::kRefined);
+  std::vector<float> scratch(pass.work().pool().thread_count() * hidden);
   for (const StepRun& run : runs_) {
     const float* from = runs[run.sequence].streams.data();
     pass.work().for_rows(run.rows * n, hidden, [&](size_t i, size_t worker) {
-      float* input = scratch.data() + worker * matrix.inputs();
-      float* x = joined ? input + hidden : input;
-      const float* stream = from + i * hidden;
-      pass.work().ops().rms_norm(stream, mtp.h_norm.data(), eps, x, hidden);
+      float* x = scratch.data() + worker * hidden;
+      pass.work().ops().rms_norm(from + i * hidden, mtp.h_norm.data(), eps, x, hidden);
       pass.rounding().bf16(x, hidden);
-      const size_t row = run.first_row + i / n;
-      if (joined) std::memcpy(input, embedded.data() + row * hidden, hidden * sizeof(float));
       pass.work().expect_finite(x, hidden);
-      pass.rounding().input_of(matrix, input, matrix.inputs());
-      activations_.fill_row(row * n + i % n, input);
+      pass.rounding().input_of(mtp.h_proj, x, hidden);
+      activations_.fill_row((run.first_row + i / n) * n + i % n, x);
     });
   }
   kernels::matmul(pass.work().pool(), activations_,
-                  {{.weights = &matrix, .out = streams.row(0), .stride = hidden}});
+                  {{.weights = &mtp.h_proj, .out = streams.row(0), .stride = hidden}});
   pass.work().for_rows(rows, width, [&](size_t row, size_t) {
     float* y = streams.row(row);
     float* of_embedding = e.data() + row * hidden;
     pass.rounding().bf16(of_embedding, hidden);
     pass.rounding().bf16(y, width);
-    for (size_t j = 0; !joined && j < n; ++j) {
+    for (size_t j = 0; j < n; ++j) {
       pass.work().ops().add(y + j * hidden, of_embedding, hidden);
     }
     pass.rounding().bf16(y, width);
@@ -138,18 +135,16 @@ Result<void> V4MtpDrafter::forward(std::span<const Run> runs, Output& output) {
 // --------------------------------------------------------------------------------------- DSpark
 
 V4DsparkDrafter::V4DsparkDrafter(DeepseekV4& model)
-    : model_(model), block_(model.v4_config().dspark.block) {
-  check(model.weights().dspark.has_value(), "a model without DSpark stages");
-}
+    : model_(model),
+      block_(model.v4_config().dspark.block),
+      rows_(parts_of(model), model.pass().work(), model.pass().rounding(), model.options().target,
+            static_cast<float>(model.config().norm_eps)) {}
 
 Result<void> V4DsparkDrafter::feed(std::span<const Feed> feeds, std::vector<float>* main_x) {
   const V4Dspark& dspark = *model_.weights().dspark;
   V4Pass& pass = model_.pass();
-  RowWork& work = pass.work();
   const size_t hidden = model_.config().hidden, dim = model_.v4_config().head_dim;
   const size_t width = dspark.main_proj.inputs();
-  const float eps = static_cast<float>(model_.config().norm_eps);
-  const kernels::Target target = model_.options().target;
   runs_.clear();
   positions_.clear();
   for (const Feed& feed : feeds) {
@@ -162,46 +157,12 @@ Result<void> V4DsparkDrafter::feed(std::span<const Feed> feeds, std::vector<floa
 
   std::vector<float> taps, main(rows * hidden), kv(rows * dim);
   for (const Feed& feed : feeds) taps.insert(taps.end(), feed.means.begin(), feed.means.end());
-  activations_.begin(target, rows, width, form_bit(dspark.main_proj) | kernels::kRefined);
-  work.for_rows(rows, width, [&](size_t row, size_t) {
-    pass.rounding().input_of(dspark.main_proj, taps.data() + row * width, width);
-    activations_.fill_row(row, taps.data() + row * width);
-  });
-  kernels::matmul(work.pool(), activations_,
-                  {{.weights = &dspark.main_proj, .out = main.data(), .stride = hidden}});
-  work.for_rows(rows, hidden, [&](size_t row, size_t) {
-    float* x = main.data() + row * hidden;
-    pass.rounding().bf16(x, hidden);
-    work.ops().rms_norm(x, dspark.main_norm.data(), eps, x, hidden);
-    pass.rounding().bf16(x, hidden);
-    work.expect_finite(x, hidden);
-  });
-  if (work.found_bad()) return not_finite("dspark main_proj");
+  TRY(rows_.project(taps.data(), rows, main.data()));
   if (main_x != nullptr) *main_x = main;
-
-  const kernels::LatentRowOps& latent = kernels::latent_row_ops(target.isa);
   for (size_t s = 0; s < dspark.stages.size(); ++s) {
-    const LatentLayer& layer = dspark.stages[s].attention;
     const size_t ring = model_.plan().drafts[s].window;
-    activations_.begin(target, rows, hidden, form_bit(layer.kv) | kernels::kRefined);
-    work.for_rows(rows, hidden, [&](size_t row, size_t) {
-      // Rounding what is rounded already changes nothing: the stages' matrices are stored alike.
-      pass.rounding().input_of(layer.kv, main.data() + row * hidden, hidden);
-      activations_.fill_row(row, main.data() + row * hidden);
-    });
-    kernels::matmul(work.pool(), activations_,
-                    {{.weights = &layer.kv, .out = kv.data(), .stride = dim}});
-    work.for_rows(rows, dim, [&](size_t row, size_t) {
-      float* x = kv.data() + row * dim;
-      pass.rounding().bf16(x, dim);
-      work.ops().rms_norm(x, layer.kv_norm.data(), eps, x, dim);
-      pass.rounding().bf16(x, dim);
-      pass.plain_rope().rotate(work.ops(), row, x, dim);
-      pass.rounding().bf16(x, dim);
-      work.expect_finite(x, dim);
-      latent.encode(model_.plan().row, x, model_.windows().fresh(ring, row));
-    });
-    if (work.found_bad()) return not_finite(stage_name(s) + " kv of the target");
+    TRY(rows_.feed(dspark.stages[s].attention, pass.latent(), pass.plain_rope(), main.data(), rows,
+                   kv.data(), model_.windows(), ring, stage_name(s)));
     model_.windows().commit(ring, runs_);
   }
   return {};
@@ -229,53 +190,8 @@ Result<void> V4DsparkDrafter::run_stages(std::span<const Anchor> anchors) {
   return {};
 }
 
-float V4DsparkDrafter::confidence(const float* collapsed, const float* markov) const {
-  const std::vector<float>& weights = model_.weights().dspark->confidence;
-  const size_t hidden = model_.config().hidden;
-  float sum = 0;
-  for (size_t i = 0; i < hidden; ++i) sum += weights[i] * collapsed[i];
-  for (size_t i = hidden; i < weights.size(); ++i) sum += weights[i] * markov[i - hidden];
-  return sum;
-}
-
-Result<void> V4DsparkDrafter::choose(std::span<const Anchor> anchors, Draft& draft,
-                                     const Pick& pick) {
-  const V4Dspark& dspark = *model_.weights().dspark;
-  RowWork& work = model_.pass().work();
-  const size_t vocab = model_.config().vocab, hidden = model_.config().hidden;
-  const size_t rank = dspark.markov_head.inputs();
-  std::vector<float> markov(rank);
-  std::vector<int32_t> previous;
-  for (const Anchor& anchor : anchors) previous.push_back(anchor.id);
-  for (size_t k = 0; k < block_; ++k) {
-    activations_.begin(model_.options().target, anchors.size(), rank,
-                       form_bit(dspark.markov_head) | kernels::kRefined);
-    for (size_t a = 0; a < anchors.size(); ++a) {
-      decode_row(dspark.markov_embed, static_cast<uint64_t>(previous[a]), markov.data());
-      activations_.fill_row(a, markov.data());
-      draft.confidence[a * block_ + k] =
-          confidence(draft.collapsed.data() + (a * block_ + k) * hidden, markov.data());
-    }
-    kernels::matmul(work.pool(), activations_,
-                    {{.weights = &dspark.markov_head,
-                      .out = draft.logits.data() + k * vocab,
-                      .stride = block_ * vocab,
-                      .epilogue = kernels::Epilogue::add}});
-    for (size_t a = 0; a < anchors.size(); ++a) {
-      const float* logits = draft.logits.data() + (a * block_ + k) * vocab;
-      work.expect_finite(logits, vocab);
-      if (work.found_bad()) return not_finite("dspark markov head");
-      previous[a] = pick ? pick(a, k, {logits, vocab})
-                         : static_cast<int32_t>(work.ops().argmax(logits, vocab));
-      check(previous[a] >= 0 && static_cast<uint32_t>(previous[a]) < vocab, "id that was picked");
-      draft.ids[a * block_ + k] = previous[a];
-    }
-  }
-  return {};
-}
-
 Result<void> V4DsparkDrafter::draft(std::span<const Anchor> anchors, Draft& draft,
-                                    const Pick& pick) {
+                                    const DraftPick& pick) {
   const V4Dspark& dspark = *model_.weights().dspark;
   V4Pass& pass = model_.pass();
   const size_t hidden = model_.config().hidden;
@@ -305,7 +221,15 @@ Result<void> V4DsparkDrafter::draft(std::span<const Anchor> anchors, Draft& draf
   draft.collapsed.resize(rows * hidden);
   TRY(pass.logits(dspark.head, dspark.norm, model_.weights().output, all_rows(rows),
                   draft.logits.data(), draft.collapsed.data()));
-  return choose(anchors, draft, pick);
+  std::vector<int32_t> anchor_ids;
+  for (const Anchor& anchor : anchors) anchor_ids.push_back(anchor.id);
+  return rows_.choose({.anchors = anchor_ids,
+                       .rows = block_,
+                       .collapsed = draft.collapsed.data(),
+                       .logits = draft.logits.data(),
+                       .ids = draft.ids.data(),
+                       .confidence = draft.confidence.data()},
+                      pick);
 }
 
 }  // namespace deepinfer::models

@@ -19,6 +19,7 @@
 #include "base/result.h"
 #include "cache/page_pool.h"
 #include "models/deepseek_v4.h"
+#include "models/dspark.h"
 
 namespace deepinfer::models {
 
@@ -83,19 +84,15 @@ class V4DsparkDrafter {
     std::vector<float> logits;      // [anchors][block][vocab], with the Markov part
     std::vector<float> collapsed;   // [anchors][block][hidden], before the norm
   };
-  // Picks the id of `anchor`'s row k from its logits; the next rows depend on it.
-  using Pick = std::function<int32_t(size_t anchor, size_t k, std::span<const float> logits)>;
   // pick empty: the largest logit. Requires: anchors * block <= max_rows.
-  Result<void> draft(std::span<const Anchor> anchors, Draft& draft, const Pick& pick = {});
+  Result<void> draft(std::span<const Anchor> anchors, Draft& draft, const DraftPick& pick = {});
 
  private:
   Result<void> run_stages(std::span<const Anchor> anchors);
-  Result<void> choose(std::span<const Anchor> anchors, Draft& draft, const Pick& pick);
-  float confidence(const float* collapsed, const float* markov) const;
 
   DeepseekV4& model_;
   size_t block_;
-  kernels::Activations activations_;
+  DsparkRows rows_;
   std::vector<StepRun> runs_;
   std::vector<uint64_t> positions_;
   std::vector<int32_t> ids_;

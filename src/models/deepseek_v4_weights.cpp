@@ -62,7 +62,6 @@ size_t file_bytes(const weights::DeepseekV4Tensors& tensors, bool streamed) {
     bytes += file_bytes(*block, streamed);
   }
   if (tensors.mtp) {
-    if (tensors.mtp->eh_proj) bytes += file_bytes(*tensors.mtp->eh_proj);
     const weights::V4MtpTensors& mtp = *tensors.mtp;
     bytes +=
         mtp.eh_proj ? file_bytes(*mtp.eh_proj) : file_bytes(mtp.e_proj) + file_bytes(mtp.h_proj);

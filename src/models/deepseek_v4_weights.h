@@ -13,6 +13,7 @@
 #include "base/result.h"
 #include "base/thread_pool.h"
 #include "kernels/matmul.h"
+#include "models/dspark.h"
 #include "models/expert_source.h"
 #include "models/hyper_streams.h"
 #include "models/latent_block.h"
@@ -45,20 +46,14 @@ struct V4Block {
 
 struct V4Mtp {
   V4Block block;
-  kernels::PackedMatrix e_proj, h_proj;  // [hidden, hidden]
-  kernels::PackedMatrix eh_proj;         // [hidden, 2 * hidden] instead of both, e's inputs first
+  kernels::PackedMatrix e_proj, h_proj;     // [hidden, hidden]
   std::vector<float> e_norm, h_norm, norm;  // [hidden]
   HyperConnection head;
 };
 
-struct V4Dspark {
+struct V4Dspark : DsparkParts {
   std::vector<V4Block> stages;
-  kernels::PackedMatrix main_proj;     // [hidden, targets * hidden]
-  std::vector<float> main_norm, norm;  // [hidden]
   HyperConnection head;
-  ScaledView markov_embed;            // [vocab, rank] in the file
-  kernels::PackedMatrix markov_head;  // [vocab, rank]
-  std::vector<float> confidence;      // [hidden + rank]
 };
 
 struct DeepseekV4Weights {

@@ -177,7 +177,7 @@ Result<void> LatentBlock::project(const LatentLayer& layer, const RopeRows& rope
 }
 
 void LatentBlock::encode_window_row(const LatentLayer& layer, const RopeRows& rope, size_t row,
-                                    float* kv, std::byte* out) {
+                                    float* kv, std::byte* out) const {
   const size_t dim = shape_.head_dim;
   rounding_.bf16(kv, dim);
   work_.ops().rms_norm(kv, layer.kv_norm.data(), shape_.norm_eps, kv, dim);

@@ -88,7 +88,7 @@ class LatentBlock {
 
   // The window row of `kv` [head_dim], what the product left, which changes; any thread.
   void encode_window_row(const LatentLayer& layer, const RopeRows& rope, size_t row, float* kv,
-                         std::byte* out);
+                         std::byte* out) const;
 
   float* query(size_t row) { return query_.as<float>() + row * shape_.query(); }
   // Where the kernel writes the row's attention, [heads][head_dim].

@@ -28,14 +28,6 @@ kernels::AttentionShape attention_shape(const weights::LlamaConfig& config, KvMo
           .scale = 1.0f / std::sqrt(static_cast<float>(config.head_dim))};
 }
 
-cache::CacheLayout declare_cache(const weights::LlamaConfig& config, size_t bytes_per_page) {
-  cache::CacheLayout layout;
-  for (uint32_t i = 0; i < config.layers; ++i) {
-    layout.growing.push_back({"layer " + std::to_string(i) + " keys and values", bytes_per_page});
-  }
-  return layout;
-}
-
 Result<void> check_shape(const weights::LlamaConfig& config) {
   if (config.head_dim % 8 != 0) {
     return Error::unsupported("head_dim", std::to_string(config.head_dim) + " is no multiple of 8");
@@ -64,7 +56,7 @@ class Llama final : public Model {
         widths_(llama_widths(config_)),
         rope_(std::move(rope)),
         shape_(attention_shape(config_, options.kv)),
-        layout_(declare_cache(config_, shape_.page_bytes())) {}
+        layout_(llama_cache(config_, options.kv)) {}
 
   Result<void> create_step() {
     return step_.create(widths_, rope_.pairs(), options_.max_rows, pool_.thread_count());
@@ -311,6 +303,15 @@ Result<void> Llama::forward(const StepBatch& batch, StepOutput& output) {
 }
 
 }  // namespace
+
+cache::CacheLayout llama_cache(const weights::LlamaConfig& config, KvMode kv) {
+  const size_t bytes_per_page = attention_shape(config, kv).page_bytes();
+  cache::CacheLayout layout;
+  for (uint32_t i = 0; i < config.layers; ++i) {
+    layout.growing.push_back({"layer " + std::to_string(i) + " keys and values", bytes_per_page});
+  }
+  return layout;
+}
 
 Result<std::unique_ptr<Model>> open_llama(const weights::Checkpoint& checkpoint,
                                           weights::LlamaConfig config, const ModelOptions& options,

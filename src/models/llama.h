@@ -17,9 +17,13 @@
 #include <memory>
 
 #include "base/result.h"
+#include "cache/layout.h"
 #include "models/model.h"
 
 namespace deepinfer::models {
+
+// A model's cache; for plans of models that are not there too.
+cache::CacheLayout llama_cache(const weights::LlamaConfig& config, KvMode kv);
 
 // Contract of open_model() in models/model.h.
 Result<std::unique_ptr<Model>> open_llama(const weights::Checkpoint& checkpoint,

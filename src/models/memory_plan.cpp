@@ -237,7 +237,7 @@ double prompt_share(const AnyConfig& any, double prompt) {
   const auto* config = std::get_if<weights::DeepseekV41Config>(&any);
   if (config == nullptr) return 1;
   const double layers = config->layers, encoder = config->first_decoder_layer();
-  const double tail = (layers - encoder) * (config->window - 1.0) + 1;
+  const auto tail = static_cast<double>(config->decoder_tail());
   return (encoder + (layers - encoder) * std::min(1.0, tail / prompt)) / layers;
 }
 

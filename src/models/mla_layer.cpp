@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "models/row_work.h"
+
 namespace deepinfer::models {
 namespace {
 
@@ -107,6 +109,18 @@ Result<void> multiple_of_8(const char* field, size_t value) {
 }
 
 }  // namespace
+
+cache::CacheLayout mla_cache(size_t layers, const MlaShape& shape) {
+  cache::CacheLayout layout;
+  for (size_t i = 0; i < layers; ++i) {
+    layout.growing.push_back(
+        {in_layer(i, "latent rows"), shape.row.row_bytes() * cache::kTokensPerPage});
+    if (shape.index_topk == 0) continue;
+    layout.growing.push_back(
+        {in_layer(i, "index keys"), shape.index_row.row_bytes() * cache::kTokensPerPage});
+  }
+  return layout;
+}
 
 Result<MlaShape> mla_shape(const weights::DeepseekV3Config& config, KvMode kv) {
   const kernels::LatentCode code =

@@ -49,6 +49,8 @@ struct MlaShape {
 };
 // Fails (unsupported) for widths that the kernels do not take, naming the field.
 Result<MlaShape> mla_shape(const weights::DeepseekV3Config& config, KvMode kv);
+// Per layer a growing stream of latent rows, then one of index keys where there is an indexer.
+cache::CacheLayout mla_cache(size_t layers, const MlaShape& shape);
 
 struct MlaIndexLayer {
   kernels::PackedMatrix q_b;              // [index_heads * index_dim, q_lora]

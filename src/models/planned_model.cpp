@@ -2,9 +2,10 @@
 
 #include <algorithm>
 
-#include "kernels/attention/attention.h"
 #include "models/deepseek_v41_weights.h"
 #include "models/deepseek_v4_cache.h"
+#include "models/dspark.h"
+#include "models/llama.h"
 #include "models/memory_plan.h"
 #include "models/mla_layer.h"
 #include "models/v41_cache.h"
@@ -15,30 +16,12 @@ namespace {
 
 using weights::Family;
 
-size_t spare_rows(const weights::DsparkConfig& dspark) {
-  return std::max<size_t>(WindowCache::kSpareRows, dspark.block + 1);
-}
-
 Result<cache::CacheLayout> cache_of(const weights::LlamaConfig& config, KvMode kv) {
-  const kernels::AttentionShape shape = {
-      .heads = config.heads,
-      .kv_heads = config.kv_heads,
-      .head_dim = config.head_dim,
-      .form = kv == KvMode::f32 ? kernels::KvForm::f32 : kernels::KvForm::bf16};
-  cache::CacheLayout layout;
-  layout.growing.assign(config.layers, {"keys and values", shape.page_bytes()});
-  return layout;
+  return llama_cache(config, kv);
 }
 
 Result<cache::CacheLayout> cache_of(const weights::DeepseekV3Config& config, KvMode kv) {
-  const MlaShape shape = TRY(mla_shape(config, kv));
-  cache::CacheLayout layout;
-  for (uint32_t layer = 0; layer < config.layers; ++layer) {
-    layout.growing.push_back({"latent rows", shape.row.row_bytes() * cache::kTokensPerPage});
-    if (shape.index_topk == 0) continue;
-    layout.growing.push_back({"index keys", shape.index_row.row_bytes() * cache::kTokensPerPage});
-  }
-  return layout;
+  return mla_cache(config.layers, TRY(mla_shape(config, kv)));
 }
 
 Result<cache::CacheLayout> cache_of(const weights::DeepseekV4Config& config, KvMode kv) {
@@ -47,7 +30,7 @@ Result<cache::CacheLayout> cache_of(const weights::DeepseekV4Config& config, KvM
 }
 
 Result<cache::CacheLayout> cache_of(const weights::DeepseekV41Config& config, KvMode kv) {
-  WindowCache windows(v41_spare_rows(config));
+  WindowCache windows(spare_rows(config.dspark));
   return plan_v41_cache(config, kv, windows).layout;
 }
 

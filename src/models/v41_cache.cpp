@@ -8,10 +8,6 @@ namespace deepinfer::models {
 using kernels::LatentCode;
 using weights::DeepseekV41Config;
 
-size_t v41_spare_rows(const DeepseekV41Config& config) {
-  return std::max<size_t>(WindowCache::kSpareRows, config.dspark.block + 1);
-}
-
 kernels::LatentFormat v41_window_format(const DeepseekV41Config& config, KvMode kv) {
   return {.code = kv == KvMode::f32 ? LatentCode::f32 : LatentCode::q8,
           .width = config.head_dim,

@@ -33,14 +33,12 @@ struct V41CachePlan {
   std::optional<size_t> engram;          // growing stream of token classes
 };
 
-// Spare rows of the rings: what a rejected draft may overwrite.
-size_t v41_spare_rows(const weights::DeepseekV41Config& config);
-
 kernels::LatentFormat v41_window_format(const weights::DeepseekV41Config& config, KvMode kv);
 kernels::LatentFormat v41_entry_format(const weights::DeepseekV41Config& config, KvMode kv);
 kernels::LatentFormat v41_key_format(const weights::DeepseekV41Config& config, KvMode kv);
 
-// Declares the rings in `windows`, which is empty and has v41_spare_rows().
+// Declares the rings in `windows`, which is empty and has spare_rows() of
+// models/dspark.h.
 V41CachePlan plan_v41_cache(const weights::DeepseekV41Config& config, KvMode kv,
                             WindowCache& windows);
 

@@ -171,6 +171,9 @@ struct DeepseekV41Config : ModelConfig {
   QuantizationConfig quantization;
 
   uint32_t first_decoder_layer() const;  // first layer of ratio 1; `layers` when there is none
+  // Last positions of a prompt that must run the decoder layers: a position's result needs
+  // window - 1 earlier positions in each of them. 0: no decoder.
+  uint64_t decoder_tail() const;
   // Index into kv_sources / index_sources of the source that layer `layer` reads; requires
   // ratios[layer] != 0.
   size_t kv_source_of(uint32_t layer) const;

@@ -235,6 +235,11 @@ uint32_t DeepseekV41Config::first_decoder_layer() const {
   return static_cast<uint32_t>(std::ranges::find(ratios, 1u) - ratios.begin());
 }
 
+uint64_t DeepseekV41Config::decoder_tail() const {
+  const uint64_t decoders = layers - first_decoder_layer();
+  return decoders == 0 ? 0 : decoders * (window - 1) + 1;
+}
+
 size_t DeepseekV41Config::kv_source_of(uint32_t layer) const {
   const uint32_t* source = source_of(kv_sources, layer);
   check(source != nullptr, "the layer has no source of keys");
