@@ -6,8 +6,12 @@
 #include <charconv>
 #include <cmath>
 
+#include "apps/bench_batch.h"
+#include "apps/bench_engine.h"
+#include "apps/bench_prefix.h"
 #include "apps/bench_report.h"
 #include "apps/bench_samples.h"
+#include "apps/bench_storage.h"
 #include "apps/command.h"
 #include "apps/interrupt.h"
 #include "apps/open_model.h"
@@ -22,9 +26,7 @@ namespace deepinfer::apps {
 namespace {
 
 constexpr double kPeakSeconds = 0.05;
-// About one expert of V4-Flash, and enough of them that a disk shows its speed.
-constexpr size_t kDiskPiece = size_t{4} << 20;
-constexpr size_t kDiskBytes = size_t{256} << 20;
+constexpr size_t kPrefixTokens = 2048;
 
 struct Peer {
   std::string name;
@@ -68,61 +70,42 @@ Result<void> run_peer(Peer& peer, const InterruptScope& interrupt) {
   return {};
 }
 
-// The instruction sequence of most products: on fp32 activations, or on int8 activations with
-// weights whose codes are signed (Q8_0) or unsigned (4 bits).
-enum class Products { fp32, int8_signed, int8_unsigned };
-
-std::string_view products_name(Products products) {
-  switch (products) {
-    case Products::fp32:
-      return "fp32 fma";
-    case Products::int8_signed:
-      return "int8 signed products";
-    case Products::int8_unsigned:
-      return "int8 unsigned products";
-  }
-  return "";
-}
-
-Products products_of(const std::vector<kernels::Choice>& choices) {
-  size_t int8 = 0, eight_bits = 0, all = 0;
-  for (const kernels::Choice& choice : choices) {
-    if (!choice.operation.starts_with("matmul")) continue;
-    ++all;
-    int8 += choice.chosen.find("int8") != std::string::npos;
-    eight_bits += choice.operation.find("Q8_0") != std::string::npos;
-  }
-  if (2 * int8 <= all) return Products::fp32;
-  return 2 * eight_bits > all ? Products::int8_signed : Products::int8_unsigned;
-}
-
 struct Work {
-  double operations_per_token = 0;
-  Products products = Products::fp32;
+  double tokens = 0;
+  std::vector<models::OperationTime> times;
 };
 
 class BenchCommand final : public Command {
  public:
   std::string_view name() const override { return "bench"; }
   std::string_view summary() const override {
-    return "measure limits, start, prefill, decode or streaming";
+    return "measure limits, start, prefill, decode, many streams, warm prompts, the engine or "
+           "streaming";
   }
   std::string_view example() const override {
     return "  deepinfer bench limits\n"
            "  deepinfer bench decode smollm2 --profile\n"
            "  deepinfer bench decode model --context 65536\n"
+           "  deepinfer bench batch model --streams 1,16\n"
+           "  deepinfer bench prefix model --context 4096\n"
            "  deepinfer bench stream model --stream-memory 4GB\n"
            "  deepinfer bench prefill model.gguf --peer other='./run_other.sh model.gguf'";
   }
   std::vector<std::string_view> positionals() const override {
-    return {"limits|start|prefill|decode|stream", "MODEL"};
+    return {"limits|start|prefill|decode|batch|prefix|engine|stream", "MODEL"};
   }
 
   void declare(OptionTable& options) override {
     options.add("rounds", &rounds_, "samples to take", {.least = 1, .most = 1000});
     options.add("profile", &profile_, "show where the time goes");
     options.add("context", &context_,
-                "decode: after this many tokens of arbitrary content that nobody computed");
+                "decode: after this many tokens of arbitrary content that nobody computed; prefix: "
+                "tokens of the prompt");
+    options.add("streams", &streams_, "batch: sequences that decode together, each its own line");
+    options.add("mixed", &mixed_, "engine: only prompts that arrive while streams decode");
+    options.add("target-step-ms", &target_step_ms_,
+                "engine: step time under mixed load; 0: three times a step without prompts",
+                {.least = 0, .most = 1e6});
     options.add("peer", &peer_,
                 "NAME=CMD: run this shell command in every round; the last number it prints is its "
                 "tokens/s; may be repeated");
@@ -132,16 +115,20 @@ class BenchCommand final : public Command {
 
   Result<int> run(const std::vector<std::string>& arguments) override {
     const std::string what = arguments.empty() ? "" : arguments[0];
-    constexpr std::string_view kKnown[] = {"limits", "start", "prefill", "decode", "stream"};
+    constexpr std::string_view kKnown[] = {"limits", "start",  "prefill", "decode",
+                                           "batch",  "prefix", "engine",  "stream"};
     if (std::ranges::count(kKnown, what) == 0) {
       return Error::invalid(
           "bench", what.empty() ? "nothing to measure was named" : "\"" + what + "\" is not known",
-          "limits, start, prefill, decode or stream");
+          "limits, start, prefill, decode, batch, prefix, engine or stream");
     }
     if (what == "limits") return bench_limits();
     const std::vector<std::string> rest(arguments.begin() + 1, arguments.end());
     if (what == "start") return bench_start(model_of(rest));
     if (what == "stream") return bench_stream(model_of(rest));
+    if (what == "batch" || what == "prefix" || what == "engine") {
+      return bench_many(what, model_of(rest));
+    }
     return bench_model(what, model_of(rest));
   }
 
@@ -201,7 +188,8 @@ class BenchCommand final : public Command {
     const kernels::BandwidthProbe probe = TRY(kernels::BandwidthProbe::create(llm->pool()));
     const Work work = TRY(warm_up(*llm, what));
     std::vector<double> speeds, limits, gigabytes;
-    const double peak = what == "prefill" ? TRY(peak_of(*llm, isa, work)) : 0;
+    const bool wants_peaks = what == "prefill" || profile_;
+    const MachineLimits peaks = wants_peaks ? TRY(machine_limits(*llm, isa)) : MachineLimits();
     MachineLoad seen;
     {
       Progress bar("bench " + what, rounds_, Progress::Unit::count, !output_.json && decorates(2));
@@ -226,11 +214,54 @@ class BenchCommand final : public Command {
     result.isa = kernels::isa_name(isa);
     result.threads = llm->pool().thread_count();
     result.load = seen.others;
-    set_limit(result, *llm, spread_of(gigabytes).median, work, peak);
+    set_limit(result, *llm, spread_of(gigabytes).median, work, peaks);
     for (const Peer& peer : peers) result.peers.push_back({peer.name, spread_of(peer.values)});
     print(result);
-    if (profile_) TRY(print_profile(*llm, what));
+    if (profile_) TRY(print_profile(*llm, what, peaks));
     return kDone;
+  }
+
+  // What runs requests through an engine, and gives several lines.
+  Result<int> bench_many(const std::string& what, const std::string& model) {
+    const std::vector<size_t> counts = TRY(stream_counts());
+    const std::unique_ptr<llm::Llm> llm = TRY(open_model(model, engine_, output_.json));
+    InterruptScope interrupt;
+    const kernels::Isa isa = TRY(kernels::choose_isa(engine_.isa));
+    const bool progress = !output_.json && decorates(2);
+    Result<std::vector<Measured>> results = std::vector<Measured>{};
+    if (what == "batch") {
+      const MachineLimits limits = TRY(machine_limits(*llm, isa));
+      results = measure_batch(*llm, isa, rounds_, counts, limits, progress, interrupt);
+    } else if (what == "prefix") {
+      const size_t tokens = context_ == 0 ? kPrefixTokens : context_;
+      results = measure_prefix(*llm, isa, rounds_, tokens, progress, interrupt);
+    } else {
+      const EngineParts parts = mixed_ ? EngineParts::mixed_load : EngineParts::all;
+      results = measure_engine(*llm, isa, rounds_, parts, target_step_ms_, progress, interrupt);
+    }
+    if (interrupt.interrupted()) return kInterrupted;
+    for (Measured& result : TRY(std::move(results))) {
+      result.model = model;
+      result.isa = kernels::isa_name(isa);
+      result.threads = llm->pool().thread_count();
+      print(result);
+    }
+    return kDone;
+  }
+
+  Result<std::vector<size_t>> stream_counts() const {
+    std::vector<size_t> counts;
+    for (const std::string& text : streams_) {
+      size_t count = 0;
+      const auto parsed = std::from_chars(text.data(), text.data() + text.size(), count);
+      if (parsed.ec != std::errc() || parsed.ptr != text.data() + text.size() || count == 0 ||
+          count > engine_.max_rows) {
+        return Error::invalid(
+            "--streams", "\"" + text + "\", wanted is 1 to " + std::to_string(engine_.max_rows));
+      }
+      counts.push_back(count);
+    }
+    return counts;
   }
 
   Result<double> measure(llm::Llm& llm, const std::string& what) const {
@@ -239,78 +270,28 @@ class BenchCommand final : public Command {
     return sample_decode(llm);
   }
 
-  // Opening from a cold page cache is the disk's business; here the files may be cached, and the
-  // first sample may not be.
   Result<int> bench_start(const std::string& model) {
     const std::string path = TRY(resolve_model_path(model, output_.json));
     const llm::LlmOptions options = TRY(engine_.llm_options());
-    std::vector<double> seconds;
-    StartSample last;
-    const LoadSampler load;
-    for (size_t round = 0; round < rounds_; ++round) {
-      last = TRY(sample_start(path, options));
-      seconds.push_back(last.seconds);
-    }
-    Measured result;
-    result.name = "start";
+    Measured result = TRY(measure_start(path, options, rounds_));
     result.model = model;
-    result.unit = "s";
-    result.spread = spread_of(seconds);
-    result.limit = static_cast<double>(last.file_bytes) / 10e9;
-    result.limit_name = fmt::format(
-        "s: one second for 10 GB; {:.1f} MB of weights, {:.1f} MB "
-        "resident, {:.1f} MB stated",
-        static_cast<double>(last.file_bytes) / 1e6, static_cast<double>(last.resident_bytes) / 1e6,
-        static_cast<double>(last.stated_bytes) / 1e6);
     result.isa = kernels::isa_name(options.model.target.isa);
     result.threads = options.pool.threads;
-    const MachineLoad seen = load.sample();
-    result.load = seen.others + seen.stolen;
     print(result);
     return kDone;
   }
 
-  // The limit is the slower of two floors, each measured beside every sample: the weights of a
-  // token read from memory, and what the misses read from the disk.
   Result<int> bench_stream(const std::string& model) {
     const std::unique_ptr<llm::Llm> llm = TRY(open_model(model, engine_, output_.json));
     InterruptScope interrupt;
     const kernels::Isa isa = TRY(kernels::choose_isa(engine_.isa));
-    const kernels::BandwidthProbe probe = TRY(kernels::BandwidthProbe::create(llm->pool()));
-    TRY(sample_stream(*llm));
-    std::vector<double> speeds, limits;
-    StreamSample last;
-    double disk = 0, memory = 0, others = 0;
-    for (size_t round = 0; round < rounds_; ++round) {
-      if (interrupt.interrupted()) return kInterrupted;
-      memory = probe.measure(llm->pool(), isa);
-      disk = TRY(sample_disk(llm->checkpoint(), kDiskPiece, kDiskBytes, round + 1));
-      const LoadSampler load;
-      last = TRY(sample_stream(*llm));
-      const MachineLoad now = load.sample();
-      others += (now.others + now.stolen) / static_cast<double>(rounds_);
-      speeds.push_back(last.tokens_per_second);
-      const double floor =
-          std::max(static_cast<double>(llm->model().weight_bytes_per_step()) / memory,
-                   last.bytes_per_token / disk);
-      limits.push_back(1 / floor);
-    }
-    Measured result;
-    result.name = "stream";
+    Measured result =
+        TRY(measure_stream(*llm, isa, rounds_, !output_.json && decorates(2), interrupt));
     result.model = model;
-    result.unit = "tokens/s";
-    result.spread = spread_of(speeds);
-    result.limit = spread_of(limits).median;
-    result.limit_name = fmt::format(
-        "tokens/s by the slower floor; {:.1f} % hits, {:.1f} MB a token from a disk of "
-        "{:.2f} GB/s, memory {:.1f} GB/s, {:.0f} % of the time waited for the disk",
-        100 * last.hit_rate, last.bytes_per_token / 1e6, disk / 1e9, memory / 1e9,
-        100 * last.wait_share);
     result.isa = kernels::isa_name(isa);
     result.threads = llm->pool().thread_count();
-    result.load = others;
     print(result);
-    if (profile_) TRY(print_profile(*llm, "stream"));
+    if (profile_) TRY(print_profile(*llm, "stream", TRY(machine_limits(*llm, isa))));
     return kDone;
   }
 
@@ -320,49 +301,56 @@ class BenchCommand final : public Command {
     TRY(measure(llm, what));
     const std::vector<models::OperationTime> times = llm.model().take_profile();
     llm.model().set_profiling(false);
-    Work work;
     const double tokens = static_cast<double>(
         what == "decode" ? kDecodeTokens
                          : std::min<size_t>(kPrefillTokens, llm.model().config().context - 1));
-    for (const models::OperationTime& time : times)
-      work.operations_per_token += time.operations / tokens;
-    work.products = products_of(llm.model().choices());
-    return work;
+    return Work{tokens, times};
   }
 
-  // GOP/s of the instruction sequence that most products use.
-  static Result<double> peak_of(llm::Llm& llm, kernels::Isa isa, const Work& work) {
+  static Result<MachineLimits> machine_limits(llm::Llm& llm, kernels::Isa isa) {
     const kernels::Limits limits = TRY(kernels::measure_limits(llm.pool(), isa, kPeakSeconds));
-    double peak = limits.f32.all_threads;
-    if (work.products == Products::int8_signed) peak = limits.int8_signed.all_threads;
-    if (work.products == Products::int8_unsigned) peak = limits.int8_unsigned.all_threads;
-    return peak / 1e9;
+    return MachineLimits{.read_bytes = limits.read_bytes.all_threads,
+                         .f32 = limits.f32.all_threads,
+                         .int8_signed = limits.int8_signed.all_threads,
+                         .int8_unsigned = limits.int8_unsigned.all_threads};
   }
 
   static void set_limit(Measured& result, llm::Llm& llm, double gb_per_s, const Work& work,
-                        double peak) {
+                        const MachineLimits& limits) {
     if (result.name == "decode") {
       result.limit = gb_per_s * 1e9 / static_cast<double>(llm.model().weight_bytes_per_step());
       result.limit_name = fmt::format("tokens/s by memory reads at {:.1f} GB/s", gb_per_s);
-    } else if (work.operations_per_token > 0) {
-      result.limit = peak * 1e9 / work.operations_per_token;
-      result.limit_name =
-          fmt::format("tokens/s by {} at {:.0f} GOP/s", products_name(work.products), peak);
+      return;
     }
+    double floor = 0, int8 = 0, all = 0;
+    for (const models::OperationTime& time : work.times) {
+      floor += floor_seconds(time, limits);
+      int8 += time.int8_signed + time.int8_unsigned;
+      all += time.operations;
+    }
+    if (floor <= 0) return;
+    result.limit = work.tokens / floor;
+    result.limit_name = fmt::format(
+        "tokens/s by arithmetic, fp32 fma at {:.0f} GOP/s and {:.0f} % of it int8 at {:.0f}",
+        limits.f32 / 1e9, 100 * std::min(1.0, int8 / all), limits.int8_unsigned / 1e9);
   }
 
-  Result<void> print_profile(llm::Llm& llm, const std::string& what) const {
+  Result<void> print_profile(llm::Llm& llm, const std::string& what,
+                             const MachineLimits& limits) const {
     llm.model().set_profiling(true);
     TRY(measure(llm, what));
     const std::vector<models::OperationTime> times = llm.model().take_profile();
     llm.model().set_profiling(false);
-    write_out(output_.json ? profile_json(what, times) : profile_text(times));
+    write_out(output_.json ? profile_json(what, times, limits) : profile_text(times, limits));
     return {};
   }
 
   size_t rounds_ = 5;
   bool profile_ = false;
   size_t context_ = 0;
+  std::vector<std::string> streams_ = {"1", "4", "16", "64"};
+  bool mixed_ = false;
+  double target_step_ms_ = 0;
   std::vector<std::string> peer_;
   EngineSettings engine_;
   OutputSettings output_;

@@ -52,6 +52,7 @@ std::string measured_json(const Measured& measured) {
   json.member("isa", measured.isa);
   json.member("threads", measured.threads);
   json.member("load", measured.load);
+  for (const auto& [name, value] : measured.details) json.member(name, value);
   const auto write_peer = [&](const Measured::Peer& peer) {
     json.begin_object();
     json.member("name", peer.name);
@@ -88,6 +89,7 @@ std::string measured_text(const Measured& measured) {
                         measured.limit_name, 100 * share,
                         share > 1 ? " (part of the weights stays in the processor's cache)" : "");
   }
+  for (const std::string& note : measured.notes) text += "  " + note + "\n";
   for (const Measured::Peer& peer : measured.peers) {
     text += fmt::format("  {:<14}{}  ours is {:.2f} times as fast\n", peer.name,
                         figures(peer.spread), rate(measured.spread.median, peer.spread.median));
@@ -95,20 +97,36 @@ std::string measured_text(const Measured& measured) {
   return text;
 }
 
-std::string profile_text(const std::vector<models::OperationTime>& times) {
+double floor_seconds(const models::OperationTime& time, const MachineLimits& limits) {
+  const double f32 = std::max(0.0, time.operations - time.int8_signed - time.int8_unsigned);
+  const double arithmetic = rate(f32, limits.f32) + rate(time.int8_signed, limits.int8_signed) +
+                            rate(time.int8_unsigned, limits.int8_unsigned);
+  return std::max(arithmetic, rate(static_cast<double>(time.weight_bytes), limits.read_bytes));
+}
+
+std::string profile_text(const std::vector<models::OperationTime>& times,
+                         const MachineLimits& limits) {
   const double total = total_seconds(times);
-  std::string text = fmt::format("  {:<18}{:>10}{:>8}{:>9}{:>9}{:>10}\n", "operation", "ms",
-                                 "share", "calls", "GB/s", "GOP/s");
+  std::string text = fmt::format("  {:<20}{:>10}{:>9}{:>9}{:>9}{:>10}{:>11}\n", "operation", "ms",
+                                 "share", "calls", "GB/s", "GOP/s", "of limit");
+  double floors = 0;
+  const auto of_limit = [](double floor, double seconds) {
+    return floor > 0 ? fmt::format("{:.0f} %", 100 * rate(floor, seconds)) : std::string();
+  };
   for (const models::OperationTime& time : times) {
-    text += fmt::format("  {:<18}{:>10.2f}{:>6.1f} %{:>9}{:>9.1f}{:>10.1f}\n", time.name,
+    const double floor = floor_seconds(time, limits);
+    floors += floor;
+    text += fmt::format("  {:<20}{:>10.2f}{:>7.1f} %{:>9}{:>9.1f}{:>10.1f}{:>11}\n", time.name,
                         1e3 * time.seconds, 100 * rate(time.seconds, total), time.calls,
                         rate(static_cast<double>(time.weight_bytes), time.seconds) / 1e9,
-                        rate(time.operations, time.seconds) / 1e9);
+                        rate(time.operations, time.seconds) / 1e9, of_limit(floor, time.seconds));
   }
+  text += fmt::format("  {:<20}{:>10.2f}{:>48}\n", "all", 1e3 * total, of_limit(floors, total));
   return text;
 }
 
-std::string profile_json(const std::string& name, const std::vector<models::OperationTime>& times) {
+std::string profile_json(const std::string& name, const std::vector<models::OperationTime>& times,
+                         const MachineLimits& limits) {
   const double total = total_seconds(times);
   std::string lines;
   for (const models::OperationTime& time : times) {
@@ -121,6 +139,7 @@ std::string profile_json(const std::string& name, const std::vector<models::Oper
     json.member("calls", time.calls);
     json.member("weight_bytes", time.weight_bytes);
     json.member("operations", time.operations);
+    json.member("share_of_limit", rate(floor_seconds(time, limits), time.seconds));
     json.end_object();
     lines += '\n';
   }

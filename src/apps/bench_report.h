@@ -6,6 +6,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "models/model.h"
@@ -35,14 +36,27 @@ struct Measured {
     Spread spread;
   };
   std::vector<Peer> peers;
+  std::vector<std::pair<std::string, double>> details;  // more members of the JSON line
+  std::vector<std::string> notes;                       // more lines of the text
 };
 
 std::string measured_json(const Measured& measured);
 std::string measured_text(const Measured& measured);
 
-// A table: time, calls, GB/s, GOP/s and share of each operation.
-std::string profile_text(const std::vector<models::OperationTime>& times);
+// What the machine does in a second at most, all threads together.
+struct MachineLimits {
+  double read_bytes = 0;
+  double f32 = 0, int8_signed = 0, int8_unsigned = 0;  // operations
+};
+// The seconds below which an operation cannot be done: its weights read from memory, or its
+// products and other arithmetic at the instructions' peaks, whichever takes longer.
+double floor_seconds(const models::OperationTime& time, const MachineLimits& limits);
+
+// A table: time, calls, GB/s, GOP/s, share of the time and of the limit of each operation.
+std::string profile_text(const std::vector<models::OperationTime>& times,
+                         const MachineLimits& limits);
 // One object for each operation.
-std::string profile_json(const std::string& name, const std::vector<models::OperationTime>& times);
+std::string profile_json(const std::string& name, const std::vector<models::OperationTime>& times,
+                         const MachineLimits& limits);
 
 }  // namespace deepinfer::apps

@@ -53,13 +53,24 @@ TEST(BenchReport, TextSaysWhenTheCacheHelps) {
   EXPECT_NE(measured_text(measured).find("cache"), std::string::npos);
 }
 
-TEST(BenchReport, ProfileSharesAddUp) {
+TEST(BenchReport, ProfileSharesAddUpAndLimitsAreOfTheSlowerResource) {
   const std::vector<models::OperationTime> times = {
       {.name = "qkv", .seconds = 0.25, .calls = 2, .weight_bytes = 1000, .operations = 2000},
-      {.name = "ffn", .seconds = 0.75, .calls = 2, .weight_bytes = 3000, .operations = 6000}};
-  const std::string text = profile_text(times);
-  EXPECT_NE(text.find("25.0 %"), std::string::npos) << text;
-  EXPECT_NE(text.find("75.0 %"), std::string::npos) << text;
+      {.name = "ffn",
+       .seconds = 0.75,
+       .calls = 2,
+       .weight_bytes = 3000,
+       .operations = 6000,
+       .int8_unsigned = 5000}};
+  // 0.1 s of memory against 0.2 s of fma; 0.3 s of memory against 0.1 + 0.125 s of products.
+  const MachineLimits limits = {
+      .read_bytes = 10'000, .f32 = 10'000, .int8_signed = 20'000, .int8_unsigned = 40'000};
+  EXPECT_DOUBLE_EQ(floor_seconds(times[0], limits), 0.2);
+  EXPECT_DOUBLE_EQ(floor_seconds(times[1], limits), 0.3);
+  const std::string text = profile_text(times, limits);
+  for (const char* wanted : {"25.0 %", "75.0 %", "80 %", "40 %", "50 %"}) {
+    EXPECT_NE(text.find(wanted), std::string::npos) << wanted << " in\n" << text;
+  }
 }
 
 }  // namespace

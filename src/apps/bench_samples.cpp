@@ -6,8 +6,6 @@
 #include <chrono>
 
 #include "apps/forward_pass.h"
-#include "base/memory.h"
-#include "weights/disk_reader.h"
 
 namespace deepinfer::apps {
 namespace {
@@ -67,68 +65,6 @@ Result<double> sample_decode_at(models::Model& model, uint64_t context, size_t t
     TRY(pass.step({&feed, 1}, [](size_t, uint64_t, std::span<const float>) {}));
   }
   return static_cast<double>(tokens) / seconds_since(start);
-}
-
-Result<StreamSample> sample_stream(llm::Llm& llm) {
-  const models::StreamCounters before = llm.model().stream_counters();
-  const double speed = TRY(sample_decode(llm));
-  const models::StreamCounters after = llm.model().stream_counters();
-  const double tokens =
-      static_cast<double>(std::min<size_t>(kDecodeTokens, llm.model().config().context - 1));
-  const double hits = static_cast<double>(after.hits - before.hits);
-  const double misses = static_cast<double>(after.misses - before.misses);
-  StreamSample sample;
-  sample.tokens_per_second = speed;
-  sample.hit_rate = hits + misses > 0 ? hits / (hits + misses) : 1;
-  sample.bytes_per_token = static_cast<double>(after.bytes_read - before.bytes_read) / tokens;
-  sample.wait_share = (after.wait_seconds - before.wait_seconds) * speed / tokens;
-  return sample;
-}
-
-Result<double> sample_disk(const weights::Checkpoint& checkpoint, size_t piece_bytes,
-                           size_t total_bytes, uint64_t seed) {
-  constexpr size_t kAlignment = 4096;
-  constexpr size_t kTogether = 8;
-  std::vector<uint64_t> sizes(checkpoint.files().size(), 0);
-  for (const weights::NamedTensor& tensor : checkpoint.tensors()) {
-    sizes[tensor.file] = std::max(sizes[tensor.file], tensor.file_offset + tensor.view.bytes());
-  }
-  const size_t file = static_cast<size_t>(std::ranges::max_element(sizes) - sizes.begin());
-  const size_t piece = std::min<uint64_t>(piece_bytes, sizes[file]) / kAlignment * kAlignment;
-  if (piece == 0) {
-    return Error::unsupported(checkpoint.path(), "no file is large enough to measure the disk");
-  }
-  const auto reader = TRY(weights::DiskReader::open(checkpoint.files(), {}));
-  Buffer target = TRY(Buffer::create(kTogether * piece));
-  double seconds = 0;
-  size_t done = 0;
-  while (done < total_bytes) {
-    std::vector<weights::DiskRange> ranges;
-    for (size_t i = 0; i < kTogether; ++i) {
-      seed = seed * 6'364'136'223'846'793'005u + 1'442'695'040'888'963'407u;
-      const uint64_t place = (seed >> 33) % ((sizes[file] - piece) / kAlignment + 1);
-      ranges.push_back(
-          {static_cast<uint32_t>(file), place * kAlignment, piece, target.data() + i * piece});
-    }
-    const Clock::time_point start = Clock::now();
-    TRY(reader->read(ranges));
-    seconds += seconds_since(start);
-    done += kTogether * piece;
-  }
-  return static_cast<double>(done) / seconds;
-}
-
-Result<StartSample> sample_start(const std::string& path, const llm::LlmOptions& options) {
-  const Clock::time_point start = Clock::now();
-  const std::unique_ptr<llm::Llm> llm = TRY(llm::Llm::open(path, options));
-  StartSample sample;
-  sample.seconds = seconds_since(start);
-  for (const weights::NamedTensor& tensor : llm->checkpoint().tensors()) {
-    sample.file_bytes += tensor.view.bytes();
-  }
-  sample.stated_bytes = llm->model().resident_bytes();
-  sample.resident_bytes = memory_use().resident_bytes;
-  return sample;
 }
 
 }  // namespace deepinfer::apps

@@ -100,10 +100,14 @@ Result<int> Pack::write(const std::string& model, const std::string& out, Thread
     json.end_object();
     if (!write_out(line + "\n")) return kFailed;
   } else {
-    fmt::print("{}: {} tensors, {} of them packed for {}, {:.1f} MB from {:.1f} MB\n", out,
-               summary.tensors, summary.packed_tensors, kernels::isa_name(target.isa),
-               static_cast<double>(summary.packed_bytes) / 1e6,
-               static_cast<double>(summary.original_bytes) / 1e6);
+    const MemoryUse now = memory_use();
+    fmt::print(
+        "{}: {} tensors, {} of them packed for {}, {:.1f} MB from {:.1f} MB; peak memory {:.0f} MB "
+        "with pages of the original, {:.0f} MB without at the end\n",
+        out, summary.tensors, summary.packed_tensors, kernels::isa_name(target.isa),
+        static_cast<double>(summary.packed_bytes) / 1e6,
+        static_cast<double>(summary.original_bytes) / 1e6, static_cast<double>(peak) / 1e6,
+        static_cast<double>(now.anonymous_bytes) / 1e6);
   }
   return kDone;
 }

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "apps/bench_samples.h"
 #include "apps/command.h"
 #include "apps/config_text.h"
+#include "apps/disk_sampler.h"
 #include "apps/open_model.h"
 #include "apps/settings.h"
 #include "apps/terminal.h"
@@ -22,7 +22,6 @@ namespace deepinfer::apps {
 namespace {
 
 constexpr double kLimitSeconds = 0.03;
-constexpr size_t kDiskPiece = size_t{4} << 20;
 constexpr size_t kDiskBytes = size_t{128} << 20;
 // A plain NVMe disk; only where there are no weights to read and nothing was stated.
 constexpr double kAssumedDisk = 2e9;
@@ -295,7 +294,8 @@ class PlanCommand final : public Command {
       measured.rates.disk_read = static_cast<double>(disk_);
       measured.disk_source = "stated";
     } else if (subject.checkpoint && largest_file(*subject.checkpoint) >= kDiskBytes) {
-      measured.rates.disk_read = TRY(sample_disk(*subject.checkpoint, kDiskPiece, kDiskBytes, 1));
+      DiskSampler disk = TRY(DiskSampler::create(*subject.checkpoint));
+      measured.rates.disk_read = TRY(disk.sample());
       measured.disk_source = "measured on the weights";
     } else {
       measured.rates.disk_read = kAssumedDisk;

@@ -20,7 +20,8 @@ std::string proc(const char* path) {
 MemoryUse memory_use() {
   const std::string status = proc("/proc/self/status");
   return {proc_kilobytes(status, "VmSize"), proc_kilobytes(status, "VmPeak"),
-          proc_kilobytes(status, "VmRSS"), proc_kilobytes(status, "VmHWM")};
+          proc_kilobytes(status, "VmRSS"), proc_kilobytes(status, "VmHWM"),
+          proc_kilobytes(status, "RssAnon")};
 }
 
 uint64_t total_memory_bytes() { return proc_kilobytes(proc("/proc/meminfo"), "MemTotal"); }

@@ -12,6 +12,7 @@ struct MemoryUse {
   uint64_t peak_address_space_bytes = 0;  // VmPeak
   uint64_t resident_bytes = 0;            // VmRSS
   uint64_t peak_resident_bytes = 0;       // VmHWM
+  uint64_t anonymous_bytes = 0;           // RssAnon: without pages of mapped files
 };
 
 MemoryUse memory_use();

@@ -219,6 +219,17 @@ void PackedMatrix::decode_row(size_t output, float* out) const noexcept {
   kernel_->decode_row(panels_ + output / lanes * panel_bytes_, output % lanes, inputs_, out);
 }
 
+namespace {
+
+ProductOperations& counted() noexcept {
+  static thread_local ProductOperations operations;
+  return operations;
+}
+
+}  // namespace
+
+ProductOperations product_operations() noexcept { return counted(); }
+
 // Splits the panels of all products into chunks of about equal work.
 struct MatmulRun {
   struct Part {
@@ -285,6 +296,18 @@ struct MatmulRun {
     check(p.segment == kAllRows || p.segment + 1 < a.segment_begin_.size(), "no such segment");
   }
 
+  static void count(const Activations& a, const PackedMatrix& w, size_t rows) {
+    const double operations = 2.0 * static_cast<double>(rows) * static_cast<double>(w.outputs_) *
+                              static_cast<double>(w.inputs_);
+    if (!(w.kernel_->forms & kFormInt8)) {
+      counted().f32 += operations;
+    } else {
+      const double passes = a.forms_ & kRefined ? 2 : 1;
+      (w.dtype_ == DType::q8_0 ? counted().int8_signed : counted().int8_unsigned) +=
+          passes * operations;
+    }
+  }
+
   static void run(ThreadPool& pool, const Activations& a, std::span<const Product> products) {
     static thread_local std::vector<uint32_t> order;
     static thread_local std::vector<Part> parts;
@@ -299,6 +322,7 @@ struct MatmulRun {
       const size_t rows = rows_of(a, products[i]);
       if (rows == 0) continue;
       order.push_back(static_cast<uint32_t>(i));
+      count(a, *products[i].weights, rows);
       work += products[i].weights->bytes() * work_per_byte(rows);
     }
     // Segments of many rows first: the last chunks of a region should be the short ones.

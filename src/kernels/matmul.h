@@ -201,4 +201,13 @@ inline void matmul(ThreadPool& pool, const Activations& activations,
   matmul(pool, activations, std::span<const Product>(products.begin(), products.size()));
 }
 
+// What matmul() computed for this thread so far, by the instructions that did it; a multiplication
+// and an addition count as two. Profiles state shares of the machine's limits with it.
+struct ProductOperations {
+  double f32 = 0;            // fma on fp32
+  double int8_signed = 0;    // int8 activations, 8-bit codes
+  double int8_unsigned = 0;  // int8 activations, codes of fewer bits
+};
+ProductOperations product_operations() noexcept;
+
 }  // namespace deepinfer::kernels

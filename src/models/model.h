@@ -72,6 +72,10 @@ struct OperationTime {
   uint64_t calls = 0;
   uint64_t weight_bytes = 0;
   double operations = 0;  // multiply and add count as two
+  // Of these, what products on int8 activations computed (twice what the model asked for where
+  // activations are refined).
+  double int8_signed = 0;
+  double int8_unsigned = 0;
 };
 
 // Reads of weights that are not resident, since the model was opened; all zero without any.

@@ -59,6 +59,7 @@ Profile::Timer::Timer(OperationTime* target, size_t weight_bytes, double operati
   target_->calls += 1;
   target_->weight_bytes += weight_bytes;
   target_->operations += operations;
+  before_ = kernels::product_operations();
   start_ = std::chrono::steady_clock::now();
 }
 
@@ -66,6 +67,9 @@ Profile::Timer::~Timer() {
   if (target_ == nullptr) return;
   const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start_;
   target_->seconds += passed.count();
+  const kernels::ProductOperations now = kernels::product_operations();
+  target_->int8_signed += now.int8_signed - before_.int8_signed;
+  target_->int8_unsigned += now.int8_unsigned - before_.int8_unsigned;
 }
 
 std::vector<OperationTime> Profile::take() {

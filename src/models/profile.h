@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "kernels/matmul.h"
 #include "models/model.h"
 
 namespace deepinfer::models {
@@ -55,6 +56,7 @@ class Profile {
    private:
     OperationTime* target_;  // null while profiling is off
     std::chrono::steady_clock::time_point start_;
+    kernels::ProductOperations before_;
   };
 
   void set_on(bool on) { on_ = on; }
