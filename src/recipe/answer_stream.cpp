@@ -56,10 +56,12 @@ Result<void> AnswerStream::push(const EngineChunk& chunk, std::vector<AnswerEven
     push_text(text->text, Spelling::any, nullptr, events);
   } else {
     Result<void> pushed = push_tokens(std::get<TokenChunk>(chunk), events);
-    if (!pushed.ok()) ended_ = true;
-    return pushed;
+    if (!pushed.ok()) {
+      ended_ = true;
+      return pushed;
+    }
   }
-  if (parser_.stopped()) end(std::nullopt, events);
+  if (parser_.stopped() && !ended_) end(std::nullopt, events);
   return {};
 }
 

@@ -228,6 +228,13 @@ Accepted<void> read_choice(const JsonValue& value, MessagesBody& out) {
   return read_member(value, "name", choice.name.emplace());
 }
 
+Accepted<void> read_metadata(const JsonValue& value, MessagesBody& out) {
+  if (value.is_null()) return {};
+  if (!value.is_object()) return wrong_body(value, "expected an object");
+  const JsonValue* user = value.find("user_id");
+  return user != nullptr ? read(*user, out.user_id) : Accepted<void>();
+}
+
 constexpr Field<MessagesBody> kBody[] = {
     field<&MessagesBody::model>("model", required),
     field<&MessagesBody::messages>("messages", required),
@@ -241,6 +248,7 @@ constexpr Field<MessagesBody> kBody[] = {
     field<&MessagesBody::top_p>("top_p"),
     field<&MessagesBody::max_tokens>("max_tokens"),
     field<&MessagesBody::stream>("stream"),
+    {"metadata", Presence::optional, read_metadata},
 };
 
 }  // namespace

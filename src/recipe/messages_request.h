@@ -73,6 +73,7 @@ struct MessagesBody {
   std::optional<float> temperature, top_p;
   std::optional<uint32_t> max_tokens;
   std::optional<bool> stream;
+  std::optional<std::string> user_id;  // of metadata
 };
 
 Accepted<MessagesBody> read_messages_body(std::string_view text);

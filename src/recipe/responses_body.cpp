@@ -168,6 +168,7 @@ Accepted<void> read_search_call(const JsonValue& value, ResponsesItem& out) {
     TRY(read_word(*execution, {"client", "server"}));
   Json arguments;
   TRY(read_member(value, "arguments", arguments));
+  if (!arguments.is_object()) return wrong_body(*value.find("arguments"), "expected an object");
   out.arguments = arguments.text(JsonStyle::compact);
   return {};
 }
@@ -177,12 +178,16 @@ Accepted<void> read_output(const JsonValue& value, bool custom, ResponsesItem& o
   out.kind = Kind::output;
   out.has_call_id = custom || given(value, "call_id") != nullptr;
   if (out.has_call_id) TRY(read_member(value, "call_id", out.call_id));
+  // An output of a custom tool may be left out.
+  if (custom && value.find("output") == nullptr) return {};
   return read_member(value, "output", out.content);
 }
 
 Accepted<void> read_search_output(const JsonValue& value, ResponsesItem& out) {
   out.kind = Kind::search_output;
   TRY(read_member(value, "call_id", out.call_id));
+  if (const JsonValue* execution = given(value, "execution"))
+    TRY(read_word(*execution, {"client", "server"}));
   return read_member(value, "tools", out.tools);
 }
 

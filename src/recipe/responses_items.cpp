@@ -97,11 +97,16 @@ class ItemReader {
 
   Accepted<void> reasoning(const ResponsesItem& item) {
     TRY(expect_closed());
+    if (item.reasoning.empty()) return {};
+    // An answer without text is still thinking.
+    if (assistant_open_ && messages_.back().content.empty()) {
+      reasoning_ = std::move(messages_.back().reasoning);
+      messages_.pop_back();
+    }
     assistant_open_ = false;
     std::string text;
     for (const std::string& one : item.reasoning)
       text += (&one != item.reasoning.data() ? "\n" : "") + one;
-    if (item.reasoning.empty()) return {};
     reasoning_ = reasoning_ ? *reasoning_ + "\n" + text : text;
     return {};
   }

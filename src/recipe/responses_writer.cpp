@@ -99,7 +99,8 @@ void write_item(JsonWriter& json, const Item& item) {
     json.member("call_id", item.call_id);
     if (item.kind == ItemKind::search) {
       json.member("execution", "client");
-      const Result<Json> arguments = Json::parse(started ? "{}" : item.text, "arguments");
+      const bool complete = item.status == "completed";
+      const Result<Json> arguments = Json::parse(complete ? item.text : "{}", "arguments");
       json.key("arguments");
       json.raw(arguments.ok() ? arguments.value().text(JsonStyle::compact) : "{}");
     } else {
@@ -274,6 +275,9 @@ class ResponsesWriter final : public AnswerWriter {
           });
     }
     item.status = status;
+    // Arguments of a search are a value: without one the item is not complete.
+    if (item.kind == ItemKind::search && !Json::parse(item.text, "arguments").ok())
+      item.status = "incomplete";
     send("response.output_item.done", events, [&](JsonWriter& json) {
       json.key("item");
       write_item(json, item);
