@@ -45,6 +45,7 @@ struct Limits {
   size_t context = 0;      // prompt and output of one sequence; all pages hold it
   size_t pages = 0;        // of 128 tokens, all sequences together
   size_t cache_bytes = 0;
+  uint64_t snapshot_bytes = 0;  // of frontiers kept for resuming; 0: none
   std::string text() const;  // one line
 };
 

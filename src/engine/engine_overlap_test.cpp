@@ -65,6 +65,7 @@ TEST_P(EngineOverlap, TokensAndScoresAreThoseOfEachRequestAlone) {
     run.run();
     alone.merge(run.choices);
   }
+  const auto pool = ThreadPool::create({.threads = 2}).value();
   for (const Loop& loop : kLoops) {
     FakeModel model(300);
     model.add_windows(20, 6, true);
@@ -74,7 +75,8 @@ TEST_P(EngineOverlap, TokensAndScoresAreThoseOfEachRequestAlone) {
                                            .cache_bytes = 9 * kFakePageBytes,
                                            .snapshot_bytes = 1 << 16,
                                            .prefix_cache = true,
-                                           .snapshot_every_pages = 1}));
+                                           .snapshot_every_pages = 1,
+                                           .pool = pool.get()}));
     for (size_t i = 0; i < requests.size(); ++i) {
       run.add(requests[i]);
       if (i % 3 == 0) ASSERT_TRUE(run.step().ok());

@@ -177,6 +177,15 @@ TEST_P(EngineResume, APreemptedSequenceGoesOnFromItsSnapshot) {
   }
 }
 
+// A snapshot that does not work must not fail its request for ever.
+TEST_P(EngineResume, AResumedSequenceThatFailsIsComputedCold) {
+  rows_of({.id = 1, .prompt = prompt_of(300, 1), .max_tokens = 4});
+  model.failures = 2;  // the step, and the same alone
+  rows_of({.id = 2, .prompt = prompt_of(300, 1), .max_tokens = 4});
+  EXPECT_EQ(stats(2).cached_tokens, 0u);
+  EXPECT_EQ(stats(2).not_reused, "the resume point failed");
+}
+
 TEST_P(EngineResume, ChoicesShareThePrompt) {
   const auto request = [](uint64_t id, uint32_t choices, uint64_t seed) {
     return Request{.id = id,

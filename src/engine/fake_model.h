@@ -57,6 +57,7 @@ class FakeModel final : public models::Model {
   // Rows with this id make forward() fail, or give logits that are NaN.
   std::optional<int32_t> fails_on, nan_on;
   bool fails_once = false;       // the next step of two sequences or more fails, after it wrote
+  int failures = 0;              // so many steps fail
   ManualClock* clock = nullptr;  // advanced by 10 ms in each forward()
   size_t most_rows = 0, most_wanted = 0, most_sequences = 0;  // of one step, so far
 
@@ -108,6 +109,10 @@ class FakeModel final : public models::Model {
     most_rows = std::max(most_rows, batch.ids.size());
     most_sequences = std::max(most_sequences, batch.caches.size());
     ++steps;
+    if (failures > 0) {
+      --failures;
+      return Error{ErrorKind::internal, "layer 1 attention", "the result is NaN", ""};
+    }
     std::vector<float> all;
     output.wanted_rows = 0;
     std::vector<std::vector<Slot>> frontiers;  // written back when the step succeeds

@@ -188,7 +188,7 @@ ResumePoint Resumption::find(const Sequence& sequence) const {
     if (point.tokens == limit && limit < last) point.not_reused = "prompt log-probabilities";
   } else {
     point.not_reused = request.resume == Resume::none ? "not asked for"
-                       : sequence.starts_cold         ? "no page is free for a copy"
+                       : sequence.starts_cold         ? "the resume point failed, or found no page"
                                                       : "the prefix cache is off";
   }
   if (point.kind == ResumePoint::Kind::cold) {
@@ -227,6 +227,7 @@ Result<void> Resumption::begin(Sequence& sequence) {
   if (point.restored > point.tokens) sequence.cache->set_length(point.tokens);
   sequence.start = point.start;
   sequence.approximate = point.approximate;
+  sequence.restored = point.restored;
   sequence.shared_tokens = point.restored / cache::kTokensPerPage * cache::kTokensPerPage;
   sequence.points = std::move(point.points);
   if (sequence.preemptions > 0) return {};

@@ -95,6 +95,7 @@ struct Sequence {
   bool approximate = false;     // computed from a bounded replay
   Flight flight;
   uint64_t shared_tokens = 0;         // in pages that came out of the prefix cache
+  uint64_t restored = 0;              // tokens whose entries did
   ResumeHint hint;                    // while it waits
   std::optional<ResumePoint> resume;  // from the plan that starts it until that plan is carried out
   bool starts_cold = false;           // its resume point did not fit into the pages

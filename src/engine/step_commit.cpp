@@ -207,6 +207,16 @@ void commit_members(EngineCore& core, size_t first, size_t count, size_t logits_
   for (const MemberTasks& one : of) commit_member(core, one, tasks);
 }
 
+// What was restored may be at fault: once more without it.
+void retry_cold(EngineCore& core, Sequence& sequence) {
+  sequence.restored = 0;
+  sequence.starts_cold = true;
+  sequence.resumed = "cold";
+  sequence.not_reused = "the resume point failed";
+  sequence.cached_tokens = 0;
+  core.roster.preempt(sequence);
+}
+
 void isolate(EngineCore& core) {
   if (core.metrics) core.metrics->failed_step();
   const std::vector<Member>& members = core.rows.members();
@@ -221,6 +231,10 @@ void isolate(EngineCore& core) {
     }
     sequence.flight = {};
     sequence.draft.clear();
+    if (sequence.restored > 0 && !sequence.ending) {
+      retry_cold(core, sequence);
+      continue;
+    }
     core.failure = again.error();
     core.end(sequence, FinishReason::error, again.error().text(), {});
   }

@@ -88,7 +88,8 @@ void StepPlanner::add_running() {
 }
 
 void StepPlanner::add_waiting() {
-  size_t hints = 0;
+  // Without a free slot nobody starts, so nobody needs to know.
+  size_t hints = roster_.running().size() < limits_.sequences ? 0 : kHintsPerPlan;
   const size_t first = sequences_.size();
   for (const auto& sequence : roster_.waiting()) {
     if (!sequence->follows && !sequence->ending) sequences_.push_back(sequence.get());
