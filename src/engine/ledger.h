@@ -9,7 +9,8 @@
 //      (but for requests that asked for a bounded replay);
 //   3. a choice ends when, and only when, its limits, stops, cancellation, time limit or a failure
 //      of its own say so, cancellations and time limits within kStepsToEnd steps;
-//   4. no request waits for ever: kMostSteps steps without a token or an end are too many;
+//   4. no request waits for ever: kMostSteps steps without a token or an end are too many (a queue
+//      of 200 before it, and 16 priorities of ageing, take a good half of that);
 //   5. tenants share nothing, and what was not to be reused was not.
 //
 // The first violation is kept in failure(); later ones are dropped.
@@ -34,7 +35,7 @@ class Ledger {
  public:
   // Steps, after the one at whose start it was due.
   static constexpr size_t kStepsToEnd = 2;
-  static constexpr size_t kMostSteps = 6000;
+  static constexpr size_t kMostSteps = 20'000;
 
   // context: Limits::context. clock: the engine's.
   Ledger(size_t context, const ManualClock& clock) : context_(context), clock_(clock) {}

@@ -13,7 +13,7 @@ namespace deepinfer::engine {
 namespace {
 
 // Steps after the last arrival within which everything must have ended.
-constexpr size_t kMostStepsAfter = 60'000;
+constexpr size_t kMostStepsAfter = 30'000;
 constexpr int64_t kIdleNs = 3'000'000;
 constexpr char kMark[] = "simulation: ";
 
