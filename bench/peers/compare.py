@@ -3,6 +3,7 @@
 
   bench/peers/compare.py smollm2 dense-1b.Q4_0.gguf
   bench/peers/compare.py smollm2 --peer "ik=path/to/llama-bench -rtr 1" --out docs/benchmarks.md
+  bench/peers/compare.py v4-flash-8.gguf --rounds 3 --minutes 7      at least one round, then on time
   bench/peers/compare.py --smoke            one round, a tiny model made here, no peers
 
 Each round runs every contender once: ours, peer, ours, peer … Our program prints the machine's
@@ -17,6 +18,7 @@ A peer is any llama-bench: it understands -m -p -n -t -r -o json. Standard libra
 import argparse
 import dataclasses
 import json
+import math
 import os
 import pathlib
 import platform
@@ -266,11 +268,14 @@ def compare_answers(ours, peers, model):
     return sentences
 
 
-def measure_rounds(contenders, kind, model, rounds, failures):
-    """Samples by contender, taken in turn. A peer that fails is left out and named."""
+def measure_rounds(contenders, kind, model, rounds, failures, end=math.inf):
+    """Samples by contender, taken in turn, until `rounds` or, after the first, no round would end
+    before the uptime `end`. A peer that fails is left out and named."""
     samples = {contender.name: [] for contender in contenders}
     failed = set()
-    for index in range(rounds):
+    taken, begin = 0, uptime()
+    while taken < rounds and (taken == 0 or uptime() + (uptime() - begin) / taken < end):
+        taken += 1
         for contender in contenders:
             if contender.name in failed:
                 continue
@@ -283,12 +288,12 @@ def measure_rounds(contenders, kind, model, rounds, failures):
                 failures.append(f"{model.title}, {KINDS[kind]}: {failure}")
                 continue
             samples[contender.name].append(sample)
-            note = f"{model.title} {kind} {index + 1}/{rounds} {contender.name}"
+            note = f"{model.title} {kind} {taken}/{rounds} {contender.name}"
             print(
                 f"{note}: {sample.speed:.1f} tokens/s, others {sample.others:.2f} cores",
                 file=sys.stderr,
             )
-    return {name: taken for name, taken in samples.items() if len(taken) == rounds}
+    return {name: values for name, values in samples.items() if len(values) == taken}
 
 
 # --- Reporting -----------------------------------------------------------------------------
@@ -350,6 +355,8 @@ def machine(options):
     memory = int(first_match("/proc/meminfo", r"^MemTotal:\s+(\d+)", "0")) / (1 << 20)
     cache = first_match("/sys/devices/system/cpu/cpu0/cache/index3/size", r"^(\S+)", "unknown")
     rounds = "1 round" if options.rounds == 1 else f"{options.rounds} rounds"
+    if options.minutes < math.inf:
+        rounds += f" or what {options.minutes:g} minutes allow"
     return (
         f"{cpu}, {len(os.sched_getaffinity(0))} cores, L3 {cache}, {memory:.0f} GiB memory, "
         f"Linux {platform.release()}; {options.threads} threads, {rounds}"
@@ -428,13 +435,19 @@ def compare(options, arguments):
     models = [model_of(argument, options.program) for argument in arguments]
     results = {"rows": [], "answers": [], "failures": [], "kernels": {}, "isas": set()}
     results["limits"] = ours.limits()
+    kinds = options.measure.split(",")
+    parts = [(model, kind) for model in models for kind in kinds]
+    start, total = uptime(), 60 * options.minutes
     for model in models:
         model.load_page_cache()
         results["answers"] += compare_answers(ours, peers, model)
         results["kernels"][model.title] = ours.kernels(model)
-        for kind in options.measure.split(","):
+        for kind in kinds:
+            # Of what is left, an equal share for each part to come.
+            left = len(parts) - parts.index((model, kind))
+            end = uptime() + (start + total - uptime()) / left
             samples = measure_rounds(
-                [ours, *peers], kind, model, options.rounds, results["failures"]
+                [ours, *peers], kind, model, options.rounds, results["failures"], end
             )
             results["isas"] |= {s.details.get("isa", "?") for s in samples[Ours.name]}
             results["rows"] += rows_of(model, kind, samples)
@@ -456,6 +469,9 @@ def arguments():
     parser.add_argument("--no-peers", action="store_true")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument(
+        "--minutes", type=float, default=math.inf, help="fewer rounds rather than more time"
+    )
     parser.add_argument("--measure", default="prefill,decode")
     parser.add_argument("--out", metavar="FILE", help="Markdown file that takes the report")
     parser.add_argument("--smoke", action="store_true")

@@ -86,6 +86,14 @@ class Compare(WithFolder):
         order = [line.split(":")[0].split()[-1] for line in done.stderr.splitlines()]
         self.assertEqual(order, ["deepinfer", "other", "deepinfer", "other"])
 
+    def test_minutes_bound_the_rounds(self):
+        # Of two --rounds the last counts; without time left each measure still gets one round.
+        done = self.compare(self.model, "--peer", f"other={self.peer}", "--rounds", "40",
+                            "--minutes", "0")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(len(done.stderr.splitlines()), 4)
+        self.assertIn("| tiny | decode 64 | other | 20.0", done.stdout)
+
     def test_failing_peer_is_named_and_left_out(self):
         done = self.compare(self.model, "--peer", f"other={self.peer} --broken")
         self.assertEqual(done.returncode, 0, done.stderr)

@@ -40,7 +40,6 @@ CpuFeatures detect() {
              bit(seven.ebx, 31);
   f.avx512_vnni = f.avx512 && bit(seven.ecx, 11);
   f.avx512_bf16 = f.avx512 && bit(seven_one.eax, 5);
-  f.avx512_vbmi = f.avx512 && bit(seven.ecx, 1);
   return f;
 }
 

@@ -31,7 +31,6 @@ struct CpuFeatures {
   bool avx512 = false;  // F, BW, DQ, VL
   bool avx512_vnni = false;
   bool avx512_bf16 = false;
-  bool avx512_vbmi = false;
 };
 // Of this machine, with the operating system's consent (XCR0).
 const CpuFeatures& cpu_features();
