@@ -78,6 +78,8 @@ const cache::PrefixCache* Engine::prefix_cache() const { return state_->core.pre
 size_t Engine::pages_in_use() const { return state_->core.pages_in_use(); }
 void Engine::check_invariants() const { state_->core.check_invariants(); }
 
+void Engine::trace(StepTrace* trace) { state_->core.trace = trace; }
+
 Result<void> Engine::validate(const Request& request) const {
   return check_request(request, state_->core.model, state_->core.limits);
 }

@@ -36,6 +36,8 @@
 
 namespace deepinfer::engine {
 
+class StepTrace;
+
 // Everything is bounded; computed from the options at create() and printed at start.
 struct Limits {
   size_t sequences = 0;    // running at once; the rest waits
@@ -46,7 +48,7 @@ struct Limits {
   size_t pages = 0;        // of 128 tokens, all sequences together
   size_t cache_bytes = 0;
   uint64_t snapshot_bytes = 0;  // of frontiers kept for resuming; 0: none
-  std::string text() const;  // one line
+  std::string text() const;     // one line
 };
 
 // How the loop runs. Both give the same events in the same order within a request.
@@ -107,6 +109,10 @@ class Engine {
   Result<void> step(const Sink& sink);
   // The step in flight is finished and its events delivered; for callers that stop stepping.
   Result<void> drain(const Sink& sink);
+
+  // Records the steps from the next one on, and where the model's time goes in them; null: no
+  // longer. Between two steps.
+  void trace(StepTrace* trace);
 
   struct StepCounters {
     uint64_t steps = 0, rows = 0, prefill_rows = 0, decode_rows = 0, verify_rows = 0;

@@ -80,10 +80,30 @@ void EngineCore::make_plan() {
   const double seconds = seconds_of(clock.now_ns() - begin);
   counters.plan_seconds += seconds;
   if (metrics) metrics->planned(seconds);
+  record("plan", begin);
+}
+
+// A span of the engine's own work, up to now.
+void EngineCore::record(std::string_view what, int64_t begin_ns) const {
+  if (trace != nullptr) trace->span(StepTrace::Track::engine, what, begin_ns, clock.now_ns());
+}
+
+// The model's operations are only timed while somebody wants them. Nothing computes here.
+void EngineCore::profile_for_trace() {
+  if (trace != nullptr && profiles && !rows.empty()) {
+    trace->span(StepTrace::Track::model, "forward", compute_begin_ns, compute_end_ns,
+                {{"rows", static_cast<double>(rows.rows())}});
+    trace->operations(compute_begin_ns, model.take_profile());
+  }
+  if (profiles == (trace != nullptr)) return;
+  profiles = !profiles;
+  model.set_profiling(profiles);
+  if (!profiles) static_cast<void>(model.take_profile());
 }
 
 bool EngineCore::turn() {
   int64_t sampled_ns = 0;
+  profile_for_trace();
   if (!rows.empty()) {
     count_times();
     const int64_t begin = clock.now_ns();  // later than the end when the plan was late
@@ -91,8 +111,11 @@ bool EngineCore::turn() {
     sampled_ns = clock.now_ns();
     counters.sample_seconds += seconds_of(sampled_ns - begin);
     if (metrics) metrics->sampled(seconds_of(sampled_ns - begin));
+    record("sample", begin);
   }
+  const int64_t fill_begin = clock.now_ns();
   fill_step(*this);
+  record("fill", fill_begin);
   roster.sweep();
   idle_from_ns = sampled_ns;
   return !rows.empty();

@@ -23,6 +23,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/engine.h"
@@ -32,6 +33,7 @@
 #include "engine/row_reader.h"
 #include "engine/step_plan.h"
 #include "engine/step_rows.h"
+#include "engine/step_trace.h"
 #include "speculation/drafter.h"
 
 namespace deepinfer::engine {
@@ -54,6 +56,8 @@ struct EngineCore {
   std::optional<RowReader> reader;
   std::unique_ptr<speculation::Drafter> drafter;
   std::optional<EngineMetrics> metrics;
+  StepTrace* trace = nullptr;  // null: nothing is recorded
+  bool profiles = false;       // the model does, for the trace
 
   StepPlan plan;              // of the next step
   StepRows rows;              // of the step in flight
@@ -83,6 +87,8 @@ struct EngineCore {
 
  private:
   void count_times();
+  void record(std::string_view what, int64_t begin_ns) const;
+  void profile_for_trace();
   void ask_to_end(Sequence& sequence, Ending ending);
 };
 

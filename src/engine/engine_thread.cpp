@@ -84,7 +84,9 @@ struct EngineThread::State {
   ProgressWatch progress;
   Engine::StepCounters counters;
   std::string last_error;
-  std::optional<StepTrace> trace;
+  std::shared_ptr<StepTrace> trace;    // wanted by a caller of profile()
+  size_t traced = 0;                   // its steps
+  std::shared_ptr<StepTrace> tracing;  // being written; the engine's thread only
 
   std::thread thread;  // last: it uses all of the above
 
@@ -205,7 +207,9 @@ bool EngineThread::State::step() {
     before = counters;
     stepping = true;
     step_began_ns = began;
+    tracing = trace;
   }
+  engine->trace(tracing.get());
   const Sink sink = [this](Event event) { deliver(std::move(event)); };
   const Result<void> done = engine->step(sink);
   if (!engine->busy()) {
@@ -220,9 +224,15 @@ bool EngineThread::State::step() {
   counters = engine->counters();
   const size_t told = std::exchange(events, 0);
   progress.step_ended(now, told, counters.prefill_rows - before.prefill_rows, live_tokens);
-  if (trace && !trace->complete()) {
-    trace->step(began, now, trace_arguments(before, counters));
-    if (trace->complete()) moved.notify_all();
+  if (tracing && counters.steps != before.steps) {
+    tracing->step(began, now, trace_arguments(before, counters));
+  }
+  if (tracing && tracing == trace) {
+    traced = tracing->steps_seen();
+    if (tracing->complete()) {
+      trace.reset();
+      moved.notify_all();
+    }
   }
   return told > 0 || counters.steps != before.steps;
 }
@@ -371,16 +381,20 @@ Result<std::string> EngineThread::profile(size_t steps, std::chrono::millisecond
   }
   std::unique_lock lock(state.mutex);
   if (state.trace) return Error::exhausted("profile", "another one runs");
-  state.trace.emplace(steps);
-  const bool done = state.moved.wait_for(lock, patience,
-                                         [&] { return state.trace->complete() || state.stopping; });
-  const StepTrace trace = *std::exchange(state.trace, std::nullopt);
+  const auto trace = std::make_shared<StepTrace>(steps);
+  state.trace = trace;
+  state.traced = 0;
+  // The engine's thread takes it away when it is complete, and does not touch it from then on.
+  state.moved.wait_for(lock, patience, [&] { return state.trace != trace || state.stopping; });
+  const bool complete = state.trace != trace;
+  if (!complete) state.trace.reset();
+  const size_t traced = state.traced;
   lock.unlock();
-  if (!done || !trace.complete()) {
-    return Error::exhausted("profile", "only " + std::to_string(trace.steps_seen()) + " of " +
+  if (!complete) {
+    return Error::exhausted("profile", "only " + std::to_string(traced) + " of " +
                                            std::to_string(steps) + " steps ran in the time given");
   }
-  return trace.json();
+  return trace->json();
 }
 
 }  // namespace deepinfer::engine

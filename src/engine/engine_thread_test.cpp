@@ -10,6 +10,7 @@
 #include <condition_variable>
 #include <mutex>
 #include <nlohmann/json.hpp>
+#include <string>
 #include <thread>
 
 #include "engine/fake_model.h"
@@ -347,6 +348,9 @@ TEST(EngineThread, ProfilesTheNextSteps) {
     end = event["ts"].get<double>() + event["dur"].get<double>();
   }
   EXPECT_EQ(steps, 3u);
+  for (const char* part : {"plan", "sample", "fill", "forward"}) {
+    EXPECT_THAT(trace.value(), HasSubstr("\"name\":\"" + std::string(part) + "\""));
+  }
   run.thread->cancel(1);
   answer_of(*queue);
 }
