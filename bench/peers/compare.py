@@ -3,7 +3,7 @@
 
   bench/peers/compare.py smollm2 dense-1b.Q4_0.gguf
   bench/peers/compare.py smollm2 --peer "ik=path/to/llama-bench -rtr 1" --out docs/benchmarks.md
-  bench/peers/compare.py v4-flash-8.gguf --rounds 3 --minutes 7      at least one round, then on time
+  bench/peers/compare.py v4-flash-8.gguf --rounds 3 --minutes 7      at least one round
   bench/peers/compare.py --smoke            one round, a tiny model made here, no peers
 
 Each round runs every contender once: ours, peer, ours, peer … Our program prints the machine's
