@@ -48,6 +48,7 @@ Result<Limits> compute_limits(const models::Model& model, const Engine::Options&
                                        std::to_string(page_bytes) + " bytes (128 tokens)");
   }
   limits.cache_bytes = limits.pages * page_bytes;
+  limits.snapshot_bytes = options.prefix_cache ? options.snapshot_bytes : 0;
   limits.context = std::min(limits.context, limits.pages * cache::kTokensPerPage);
   const size_t row_bytes = size_t{config.vocab} * sizeof(float);
   limits.logits_rows = std::min(limits.rows, std::max(limits.sequences, kLogitsBytes / row_bytes));
@@ -58,6 +59,7 @@ std::string Limits::text() const {
   return std::to_string(sequences) + " sequences of " + std::to_string(context) + " tokens, " +
          std::to_string(rows) + " rows a step (" + std::to_string(logits_rows) + " with logits), " +
          std::to_string(pages) + " pages (" + std::to_string(cache_bytes / kMebi) + " MiB), " +
+         std::to_string(snapshot_bytes / kMebi) + " MiB of snapshots, " +
          std::to_string(waiting) + " waiting";
 }
 

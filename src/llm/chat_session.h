@@ -3,6 +3,10 @@
 // ChatSession: a conversation that remembers. An answer that failed leaves the conversation as it
 // was; one that was interrupted stays, as far as it came.
 //
+// What was sampled is kept as ids (token_history.h), so the next turn computes the new question
+// only; a retry and an edited conversation take up the work where they leave what is known. Where a
+// layout drops the thinking of earlier answers, that point is the last question.
+//
 // Ownership: refers to the Llm, which must outlive it. Threads: one at a time.
 
 #include <atomic>
@@ -12,6 +16,7 @@
 
 #include "base/result.h"
 #include "llm/llm.h"
+#include "llm/token_history.h"
 
 namespace deepinfer::llm {
 
@@ -28,6 +33,7 @@ class ChatSession {
   Result<Answer> retry(const OnText& on_text, const std::atomic<bool>* cancel);
 
   const recipe::Conversation& conversation() const { return conversation_; }
+  // Another conversation; what it has in common with this one is not computed again.
   void replace(recipe::Conversation conversation) { conversation_ = std::move(conversation); }
 
  private:
@@ -36,6 +42,7 @@ class ChatSession {
   Llm* llm_;
   Prompt settings_;
   recipe::Conversation conversation_;
+  TokenHistory history_;
 };
 
 }  // namespace deepinfer::llm

@@ -3,30 +3,19 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/memory.h"
+#include "llm/conversation_prompt.h"
+#include "llm/engine_size.h"
 #include "llm/model_path.h"
-#include "llm/stop_matcher.h"
+#include "llm/prompt_stream.h"
 #include "models/memory_plan.h"
-#include "text/stream_decoder.h"
 #include "text/token_classes.h"
 
 namespace deepinfer::llm {
 namespace {
 
 using engine::FinishReason;
-
-size_t pages_for(size_t tokens) {
-  return (tokens + cache::kTokensPerPage - 1) / cache::kTokensPerPage;
-}
-
-// Stop ids that the layout adds when messages were rendered with it.
-std::vector<int32_t> turn_end_ids(const recipe::Layout& layout, const text::Tokenizer& tokenizer) {
-  std::vector<int32_t> ids;
-  for (std::string_view spelling : layout.turn_ends) {
-    if (const auto id = tokenizer.token_to_id(spelling)) ids.push_back(*id);
-  }
-  return ids;
-}
 
 // Memory for experts that stream when the caller names none: 0 when everything fits, else what nine
 // tenths of the usable memory leave beside the rest of the model and the cache of one context.
@@ -54,36 +43,32 @@ Result<uint64_t> default_stream_bytes(const weights::Checkpoint& checkpoint,
 
 }  // namespace
 
-// One prompt on its way.
-struct Llm::Stream {
-  size_t index = 0;
-  uint64_t request = 0;
-  Answer* answer = nullptr;
-  std::optional<text::StreamDecoder> decoder;  // absent: no text wanted
-  StopMatcher matcher{{}};
-  bool done = false;
-};
-
+// The prompts of one generate().
 struct Llm::Run {
-  std::span<const Prompt> prompts;
-  std::vector<Answer> answers;
-  std::vector<Stream> streams;
+  std::vector<engine::Request> requests;  // [prompts]; moved out when the engine takes them
+  std::vector<PromptStream> streams;      // [prompts]
   uint64_t first_request = 0;
-  size_t live = 0;
-  size_t started = 0;  // have their first token, or ended without one
-  size_t tokens = 0;
+  size_t next = 0;  // prompt that the engine gets next
+  size_t live_choices = 0;
+  size_t live = 0;                  // prompts that the engine has
   std::vector<uint64_t> to_cancel;  // found during a step, told to the engine after it
-  const std::function<void(const Delta&)>* on_delta = nullptr;
+  PromptStream::OnDelta on_delta;
 
-  void emit(size_t index, std::string_view text, const Answer* answer) {
-    if (*on_delta && (!text.empty() || answer != nullptr)) (*on_delta)({index, text, answer});
+  void take(const engine::Event& event) {
+    PromptStream& stream = streams[event.request - first_request];
+    if (event.finish != FinishReason::none) --live_choices;
+    const bool was_done = stream.done();
+    if (stream.take(event, on_delta) == PromptStream::Then::cancel)
+      to_cancel.push_back(event.request);
+    if (stream.done() && !was_done) --live;
   }
-  void fail(size_t index, Error error) {
-    Answer& answer = answers[index];
-    answer.finish = FinishReason::error;
-    answer.error = std::move(error);
-    streams[index].done = true;
-    emit(index, {}, &answer);
+  bool all_begun() const {
+    return std::ranges::all_of(streams, [](const PromptStream& one) { return one.begun(); });
+  }
+  size_t tokens() const {
+    size_t sum = 0;
+    for (const PromptStream& stream : streams) sum += stream.tokens();
+    return sum;
   }
 };
 
@@ -146,8 +131,7 @@ Result<std::vector<int32_t>> Llm::encode(const Input& input) const {
   const text::Tokenizer tokenizer = TRY(this->tokenizer());
   if (const auto* conversation = std::get_if<recipe::Conversation>(&input)) {
     const recipe::Layout layout = TRY(this->layout());
-    const recipe::PromptPieces prompt = TRY(layout.render(*conversation));
-    return prompt.encode(tokenizer);
+    return TRY(layout.render(*conversation)).encode(tokenizer);
   }
   std::vector<int32_t> ids;
   if (tokenizer.add_bos()) ids.push_back(*tokenizer.bos_id());
@@ -157,168 +141,170 @@ Result<std::vector<int32_t>> Llm::encode(const Input& input) const {
   return ids;
 }
 
-Result<void> Llm::ensure_engine(std::vector<size_t> needs) {
-  const size_t context = this->context();
-  for (size_t& need : needs) need = std::min(std::max<size_t>(need, 1), context);
-  std::sort(needs.begin(), needs.end(), std::greater<>());
-  const size_t sequences =
-      std::min(std::max<size_t>(needs.size(), 1), std::max<size_t>(options_.max_sequences, 1));
-  size_t pages = 0;
-  for (size_t i = 0; i < std::min(sequences, needs.size()); ++i) pages += pages_for(needs[i]) + 1;
-  const size_t limit = options_.cache_bytes != 0 ? options_.cache_bytes : total_memory_bytes() / 4;
-  const size_t one =
-      pages_for(needs.empty() ? 1 : needs.front()) * model_->cache_layout().page_bytes();
-  const size_t wanted = pages * model_->cache_layout().page_bytes();
-  const size_t bytes = std::min(wanted, std::max(limit, options_.cache_bytes != 0 ? 0 : one));
-  const size_t waiting = std::max(needs.size(), engine::Engine::Options().max_waiting);
-  if (engine_ != nullptr && engine_sequences_ >= sequences && engine_cache_bytes_ >= bytes &&
-      engine_waiting_ >= waiting)
-    return {};
+Result<std::unique_ptr<engine::Engine>> Llm::make_engine(size_t longest) {
+  const uint64_t memory = usable_memory_bytes();
+  SizeRequest wanted = {.memory = memory != 0 ? memory : total_memory_bytes(),
+                        .cache_bytes = options_.cache_bytes,
+                        .snapshot_bytes = options_.snapshot_bytes,
+                        .longest = std::clamp<size_t>(longest, 1, context())};
+  engine::Engine::Options options;
+  options.max_sequences = std::max<size_t>(options_.max_sequences, 1);
+  options.max_rows = options_.model.max_rows;
+  options.context = context();
+  options.prefix_cache = options_.prefix_cache;
+  options.mode = options_.loop;
+  options.target_step_ms = options_.target_step_ms;
+  options.isa = options_.model.target.isa;
+  options.pool = pool_.get();
+  options.metrics = options_.metrics;
+  if (options.prefix_cache)
+    options.identity = TRY(cache_identity(checkpoint_, *model_, options_.model));
+  while (true) {
+    const EngineSize size = size_engine(*model_, wanted);
+    options.cache_bytes = size.cache_bytes;
+    options.snapshot_bytes = options.prefix_cache ? size.snapshot_bytes : 0;
+    Result<std::unique_ptr<engine::Engine>> made =
+        engine::Engine::create(*model_, options, system_clock());
+    // The process may be refused what the machine has: half of it may do.
+    const uint64_t least = cache::pages_for(wanted.longest) * model_->cache_layout().page_bytes();
+    const bool smaller = options_.cache_bytes == 0 && size.cache_bytes / 2 >= least;
+    if (made.ok() || made.error().kind != ErrorKind::exhausted || !smaller) return made;
+    wanted.cache_bytes = size.cache_bytes / 2;
+  }
+}
+
+Result<void> Llm::ensure_engine(size_t longest) {
+  if (engine_ != nullptr && engine_->limits().context >= std::min(longest, context())) return {};
   engine_.reset();
-  engine::Engine::Options engine_options;
-  engine_options.max_sequences = sequences;
-  engine_options.max_waiting = waiting;
-  engine_options.max_rows = options_.model.max_rows;
-  engine_options.context = context;
-  engine_options.cache_bytes = bytes;
-  engine_options.isa = options_.model.target.isa;
-  engine_ = TRY(engine::Engine::create(*model_, engine_options, system_clock()));
-  engine_sequences_ = sequences;
-  engine_waiting_ = waiting;
-  engine_cache_bytes_ = bytes;
+  engine_ = TRY(make_engine(longest));
   return {};
 }
 
-Result<PromptWithImages> Llm::prepare(const Prompt& prompt) {
-  PromptWithImages input = {.ids = TRY(encode(prompt.input)), .images = {}};
-  if (prompt.want_text && !prompt.stop.empty() && !tokenizer_) return *tokenizer_error_;
+// A picture takes many positions, its placeholder was one.
+Result<PromptWithImages> Llm::place_images(const Prompt& prompt, std::vector<int32_t> ids,
+                                           std::vector<size_t>& points, ThreadPool& pool) {
   // A placeholder without its picture is a mistake too.
-  const bool placeholders =
-      image_rules_ && std::ranges::count(input.ids, image_rules_->placeholder) > 0;
-  if (!prompt.images.empty() || placeholders) {
-    if (!prompt_images_) {
-      prompt_images_ = TRY(PromptImages::open(checkpoint_, options_.model, *pool_));
-    }
-    input = TRY(prompt_images_->expand(input.ids, prompt.images, options_.images));
-  }
-  if (input.ids.size() > context()) {
-    return Error::invalid("prompt", std::to_string(input.ids.size()) +
-                                        " tokens, the context holds " + std::to_string(context()));
+  const bool placeholders = image_rules_ && std::ranges::count(ids, image_rules_->placeholder) > 0;
+  if (prompt.images.empty() && !placeholders)
+    return PromptWithImages{.ids = std::move(ids), .images = {}};
+  if (!prompt_images_) prompt_images_ = TRY(PromptImages::open(checkpoint_, options_.model, pool));
+  PromptWithImages input = TRY(prompt_images_->expand(ids, prompt.images, options_.images));
+  for (size_t& point : points) {
+    const auto before = ids.begin() + static_cast<ptrdiff_t>(std::min(point, ids.size()));
+    const auto pictures =
+        static_cast<size_t>(std::count(ids.begin(), before, image_rules_->placeholder));
+    for (size_t i = 0; i < pictures; ++i) point += input.images[i].embeddings.size() - 1;
   }
   return input;
 }
 
-void Llm::start(size_t index, const Prompt& prompt, PromptWithImages input, Run& run) {
-  Stream& stream = run.streams[index];
-  stream.index = index;
-  stream.request = run.first_request + index;
-  stream.answer = &run.answers[index];
+Result<engine::Request> Llm::make_request(const Prompt& prompt, ThreadPool& pool) {
+  TRY(check_prompt(prompt));
+  if (prompt.want_text && !prompt.stop.empty() && !tokenizer_) return *tokenizer_error_;
+  ConversationPrompt parts;
+  if (const auto* conversation = std::get_if<recipe::Conversation>(&prompt.input)) {
+    if (!tokenizer_) return *tokenizer_error_;
+    parts = TRY(encode_conversation(TRY(layout()), *conversation, *tokenizer_));
+    if (prompt.ignore_eos) parts.stop_ids.clear();
+  } else {
+    parts.ids = TRY(encode(prompt.input));
+  }
+  parts.stop_ids.insert(parts.stop_ids.end(), prompt.stop_ids.begin(), prompt.stop_ids.end());
+  parts.resume_points.insert(parts.resume_points.end(), prompt.resume_points.begin(),
+                             prompt.resume_points.end());
+  PromptWithImages input =
+      TRY(place_images(prompt, std::move(parts.ids), parts.resume_points, pool));
+  if (input.ids.size() > context()) {
+    return Error::invalid("prompt", std::to_string(input.ids.size()) +
+                                        " tokens, the context holds " + std::to_string(context()));
+  }
   engine::Request request;
-  request.id = stream.request;
   request.prompt = std::move(input.ids);
   request.images = std::move(input.images);
   request.sampling = prompt.sampling;
   // A picture is nothing that a model can say.
   if (image_rules_) request.sampling.banned_ids.push_back(image_rules_->placeholder);
+  if (prompt.best_of > prompt.choices) request.sampling.want_logprob = true;
   request.max_tokens = prompt.max_tokens;
+  request.min_tokens = prompt.min_tokens;
+  request.stop_ids = std::move(parts.stop_ids);
   request.ignore_eos = prompt.ignore_eos;
-  const bool messages = std::holds_alternative<recipe::Conversation>(prompt.input);
-  if (messages && !prompt.ignore_eos) {
-    Result<recipe::Layout> layout = this->layout();
-    if (layout.ok()) request.stop_ids = turn_end_ids(layout.value(), *tokenizer_);
-  }
-  if (prompt.want_text && tokenizer_) {
-    stream.decoder.emplace(*tokenizer_, text::SkipSpecial::yes);
-    stream.matcher = StopMatcher(prompt.stop);
-  }
-  Result<void> added = engine_->add(std::move(request));
-  if (!added.ok()) {
+  request.want_prompt_logprobs = prompt.want_prompt_logprobs;
+  request.forced_ids = prompt.forced_ids;
+  request.choices = std::max(prompt.choices, prompt.best_of);
+  request.priority = prompt.priority;
+  request.user = prompt.user;
+  request.timeout_ms = prompt.timeout_ms;
+  request.salt = prompt.salt;
+  request.resume = prompt.resume;
+  request.replay_tokens = prompt.replay_tokens;
+  request.drafting = prompt.drafting;
+  request.most_drafts = prompt.most_drafts;
+  request.resume_points = std::move(parts.resume_points);
+  request.keep = prompt.keep;
+  return request;
+}
+
+// Gives the engine as many prompts as it takes.
+Result<void> Llm::feed(Run& run) {
+  while (run.next < run.streams.size()) {
+    const size_t index = run.next;
+    PromptStream& stream = run.streams[index];
+    engine::Request& request = run.requests[index];
+    const size_t choices = request.choices;
+    if (!stream.done() && run.live > 0 && run.live_choices + choices > engine_->limits().waiting)
+      return {};
+    ++run.next;
+    if (stream.done()) continue;
+    request.id = run.first_request + index;
+    Result<void> added = engine_->add(std::move(request));
+    if (added.ok()) {
+      ++run.live;
+      run.live_choices += choices;
+      continue;
+    }
     // The engine calls it by a number that nobody outside knows.
     Error error = added.error();
     error.thing = "prompt";
-    return run.fail(index, std::move(error));
+    stream.fail(std::move(error), run.on_delta);
   }
-  ++run.live;
-}
-
-void Llm::finish(Stream& stream, const engine::Event& event, Run& run) {
-  Answer& answer = *stream.answer;
-  answer.stats = event.stats;
-  answer.stats.completion_tokens = answer.ids.size();
-  answer.finish = event.finish;
-  std::string rest;
-  if (stream.matcher.stopped()) {
-    // The engine was told to cancel, but what ended the answer is its text.
-    answer.finish = FinishReason::stop;
-  } else if (stream.decoder) {
-    rest = stream.matcher.push(stream.decoder->flush());
-    rest += stream.matcher.flush();
-    if (stream.matcher.stopped()) answer.finish = FinishReason::stop;
-  }
-  if (event.finish == FinishReason::error)
-    answer.error = Error{ErrorKind::internal, path_, event.error, ""};
-  answer.text += rest;
-  stream.done = true;
-  --run.live;
-  run.emit(stream.index, rest, &answer);
-}
-
-void Llm::handle(const engine::Event& event, Run& run) {
-  Stream& stream = run.streams[event.request - run.first_request];
-  if (stream.done) return;
-  Answer& answer = *stream.answer;
-  if (event.has_token) {
-    ++run.tokens;
-    if (answer.ids.empty()) ++run.started;
-  } else if (answer.ids.empty()) {
-    ++run.started;
-  }
-  if (event.has_token && !stream.matcher.stopped()) {
-    answer.ids.push_back(event.token.id);
-    answer.logprobs.push_back(event.token.logprob);
-    if (stream.decoder) {
-      const std::string text = stream.matcher.push(stream.decoder->push(event.token.id));
-      answer.text += text;
-      run.emit(stream.index, text, nullptr);
-    }
-    if (stream.matcher.stopped() && event.finish == FinishReason::none)
-      run.to_cancel.push_back(event.request);
-  }
-  if (event.finish != FinishReason::none) finish(stream, event, run);
+  return {};
 }
 
 Result<void> Llm::step_until_done(Run& run, const std::atomic<bool>* cancel) {
   bool cancelled = false;
-  speed_ = {};
-  const size_t starters = run.live;
+  const auto take = [&run](const engine::Event& event) { run.take(event); };
   const uint64_t steps_before = engine_->counters().steps;
   const int64_t begin_ns = system_clock().now_ns();
   int64_t prefilled_ns = 0;
   uint64_t prefill_steps = 0;
   size_t prefill_tokens = 0;
-  while (engine_->busy() && run.live > 0) {
+  while (run.live > 0 && engine_->busy()) {
     if (!cancelled && cancel != nullptr && cancel->load()) {
       cancelled = true;
-      for (const Stream& stream : run.streams) {
-        if (!stream.done) run.to_cancel.push_back(stream.request);
+      for (size_t i = 0; i < run.next; ++i) {
+        if (!run.streams[i].done()) run.to_cancel.push_back(run.first_request + i);
       }
     }
     // A request that ended in the meantime is not there to be cancelled.
     for (uint64_t request : std::exchange(run.to_cancel, {})) (void)engine_->cancel(request);
-    Result<void> stepped = engine_->step([&](const engine::Event& event) { handle(event, run); });
-    if (!stepped.ok()) return stepped;
-    if (prefilled_ns == 0 && run.started >= starters) {
+    TRY(engine_->step(take));
+    if (!cancelled) TRY(feed(run));
+    if (prefilled_ns == 0 && run.all_begun()) {
       prefilled_ns = system_clock().now_ns();
       prefill_steps = engine_->counters().steps - steps_before;
-      prefill_tokens = run.tokens;
+      prefill_tokens = run.tokens();
     }
   }
+  // The model and the workers belong to the caller again.
+  TRY(engine_->drain(take));
   if (prefilled_ns == 0) return {};
   speed_.prefill_seconds = seconds_of(prefilled_ns - begin_ns);
   speed_.decode_seconds = seconds_of(system_clock().now_ns() - prefilled_ns);
   speed_.decode_steps = engine_->counters().steps - steps_before - prefill_steps;
-  speed_.decode_tokens = run.tokens - prefill_tokens;
-  for (const Answer& answer : run.answers) speed_.prompt_tokens += answer.stats.prompt_tokens;
+  speed_.decode_tokens = run.tokens() - prefill_tokens;
+  for (const PromptStream& stream : run.streams)
+    speed_.prompt_tokens += stream.answer().stats.prompt_tokens;
   return {};
 }
 
@@ -326,36 +312,40 @@ Result<std::vector<Answer>> Llm::generate(std::span<const Prompt> prompts,
                                           const std::function<void(const Delta&)>& on_delta,
                                           const std::atomic<bool>* cancel) {
   Run run;
-  run.prompts = prompts;
-  run.answers.resize(prompts.size());
-  run.streams.resize(prompts.size());
   run.first_request = next_request_;
-  run.on_delta = &on_delta;
+  run.on_delta = on_delta;
+  run.requests.resize(prompts.size());
+  run.streams.reserve(prompts.size());
   next_request_ += prompts.size();
-
-  std::vector<Result<PromptWithImages>> inputs;
-  std::vector<size_t> needs;
-  inputs.reserve(prompts.size());
-  for (const Prompt& prompt : prompts) {
-    inputs.push_back(prepare(prompt));
-    if (inputs.back().ok()) needs.push_back(inputs.back().value().ids.size() + prompt.max_tokens);
-  }
-  if (!needs.empty()) TRY(ensure_engine(std::move(needs)));
+  speed_ = {};
+  size_t longest = 0;
   for (size_t i = 0; i < prompts.size(); ++i) {
-    if (inputs[i].ok()) {
-      start(i, prompts[i], std::move(inputs[i]).value(), run);
+    run.streams.emplace_back(i, path_, prompts[i], tokenizer_or_null());
+    Result<engine::Request> request = make_request(prompts[i], *pool_);
+    if (request.ok()) {
+      run.requests[i] = std::move(request).value();
+      longest = std::max(longest, run.requests[i].prompt.size() + prompts[i].max_tokens);
     } else {
-      run.fail(i, inputs[i].error());
+      run.streams[i].fail(request.error(), run.on_delta);
     }
   }
-  if (run.live == 0) return std::move(run.answers);
-  const Result<void> done = step_until_done(run, cancel);
-  for (size_t i = 0; i < prompts.size(); ++i) {
-    if (run.streams[i].done) continue;
-    run.fail(i, done.ok() ? Error{ErrorKind::internal, path_, "the engine lost the prompt", ""}
-                          : done.error());
+  Result<void> done;
+  if (longest > 0) {
+    TRY(ensure_engine(longest));
+    done = feed(run);
+    if (done.ok()) done = step_until_done(run, cancel);
   }
-  return std::move(run.answers);
+  std::vector<Answer> answers;
+  answers.reserve(prompts.size());
+  for (PromptStream& stream : run.streams) {
+    const bool cancelled = done.ok() && cancel != nullptr && cancel->load();
+    stream.fail(!done.ok()  ? done.error()
+                : cancelled ? Error{ErrorKind::cancelled, "prompt", "was interrupted", ""}
+                            : Error{ErrorKind::internal, path_, "the engine lost the prompt", ""},
+                run.on_delta);
+    answers.push_back(stream.take_answer());
+  }
+  return answers;
 }
 
 }  // namespace deepinfer::llm

@@ -11,9 +11,10 @@
 //
 // A checkpoint without tokenizer opens: ids in, ids out work, everything with text is an error.
 //
-// The engine is made when the first prompts are known, with as many pages as they can need (within
-// the limits), and made anew when later ones need more: start-up reserves nothing for contexts that
-// nobody asks for.
+// One engine serves all calls, with a prefix cache: what an earlier prompt computed is not computed
+// again. It is made when the first prompts are known and holds what its size says (engine_size.h);
+// memory is touched as it is used. A prompt longer than it can hold makes it anew, and what it
+// knew is forgotten.
 //
 // Ownership: an Llm owns checkpoint, weights and workers. Threads: one thread at a time, except
 // that `cancel` of a call may be set from anywhere.
@@ -26,15 +27,15 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <variant>
 #include <vector>
 
-#include "base/clock.h"
+#include "base/metrics.h"
 #include "base/result.h"
 #include "base/thread_pool.h"
 #include "engine/engine.h"
 #include "image/prepare.h"
 #include "llm/package_weights.h"
+#include "llm/prompt.h"
 #include "llm/prompt_images.h"
 #include "models/model.h"
 #include "recipe/layout.h"
@@ -48,41 +49,16 @@ struct LlmOptions {
   models::ModelOptions model;  // instruction set, numerics, cache rows, rows of a step
   ThreadPool::Options pool;
   size_t max_sequences = 64;
-  size_t context = 0;            // 0: the model's limit
-  size_t cache_bytes = 0;        // limit of the pages' bytes; 0: a quarter of the machine's memory
-  FetchObserver fetch;           // of an alias
-  image::PrepareOptions images;  // how pictures of prompts are fitted
+  size_t context = 0;           // 0: the model's limit
+  uint64_t cache_bytes = 0;     // of pages; 0: as engine_size.h says
+  uint64_t snapshot_bytes = 0;  // of frontiers; 0: as engine_size.h says
+  bool prefix_cache = true;
+  engine::LoopMode loop = engine::LoopMode::overlapped;
+  double target_step_ms = 0;       // bounds prompt rows beside decoding ones; 0: none
+  Metrics* metrics = nullptr;      // of the engine; must outlive the Llm
+  FetchObserver fetch;             // of an alias
+  image::PrepareOptions images;    // how pictures of prompts are fitted
   models::Progress load_progress;  // bytes of weights
-};
-
-// Text is continued as it is (spellings of control tokens count, BOS as the model wants it);
-// messages go through the model's layout; ids are taken as they are.
-using Input = std::variant<std::string, std::vector<int32_t>, recipe::Conversation>;
-
-struct Prompt {
-  Input input;
-  sampling::Parameters sampling;
-  size_t max_tokens = 256;
-  std::vector<std::string> stop;
-  bool ignore_eos = false;
-  bool want_text = true;  // false: text stays empty, no tokenizer needed
-  // In the order of the placeholders (image_token_id) among the input's ids, as many of them.
-  std::vector<ImageFile> images;
-};
-
-struct Answer {
-  std::string text;
-  std::vector<int32_t> ids;     // generated, the stop id included
-  std::vector<float> logprobs;  // [ids]
-  engine::FinishReason finish = engine::FinishReason::none;
-  std::optional<Error> error;  // when finish == error
-  engine::RequestStats stats;
-};
-
-struct Delta {
-  size_t index = 0;                // of the prompt
-  std::string_view text;           // new text, may be empty
-  const Answer* answer = nullptr;  // set once, when the answer is complete
 };
 
 // Speed of a generate(), cut where the last prompt had its first token: before that prompts are
@@ -132,20 +108,24 @@ class Llm {
   models::Model& model() { return *model_; }
   // nullptr before the first generate() or score().
   const engine::Engine* engine() const { return engine_.get(); }
+  // An engine of its own for this model, for sequences of at least `longest` tokens: of one thread
+  // that generates nothing here as long as it lives.
+  Result<std::unique_ptr<engine::Engine>> make_engine(size_t longest);
   ThreadPool& pool() { return *pool_; }
 
  private:
-  struct Stream;
   struct Run;
+  friend class LlmService;
   Llm(std::string path, weights::Checkpoint checkpoint, LlmOptions options);
-  // An engine that can hold these needs (tokens of each sequence at its end) at once, or as many of
-  // them as the limits allow.
-  Result<void> ensure_engine(std::vector<size_t> needs);
-  // Ids and pictures of a prompt, within the context.
-  Result<PromptWithImages> prepare(const Prompt& prompt);
-  void start(size_t index, const Prompt& prompt, PromptWithImages input, Run& run);
-  void handle(const engine::Event& event, Run& run);
-  void finish(Stream& stream, const engine::Event& event, Run& run);
+  // An engine that holds sequences of that many tokens, as far as the context goes.
+  Result<void> ensure_engine(size_t longest);
+  // What the engine is asked for a prompt, within the context; the id is left open. Pictures are
+  // encoded with `pool`.
+  Result<engine::Request> make_request(const Prompt& prompt, ThreadPool& pool);
+  Result<PromptWithImages> place_images(const Prompt& prompt, std::vector<int32_t> ids,
+                                        std::vector<size_t>& points, ThreadPool& pool);
+  const text::Tokenizer* tokenizer_or_null() const { return tokenizer_ ? &*tokenizer_ : nullptr; }
+  Result<void> feed(Run& run);
   Result<void> step_until_done(Run& run, const std::atomic<bool>* cancel);
 
   std::string path_;
@@ -158,9 +138,6 @@ class Llm {
   std::optional<ImageRules> image_rules_;
   std::unique_ptr<PromptImages> prompt_images_;  // from the first prompt with images on
   std::unique_ptr<engine::Engine> engine_;
-  size_t engine_sequences_ = 0;
-  size_t engine_waiting_ = 0;
-  size_t engine_cache_bytes_ = 0;
   uint64_t next_request_ = 1;
   Speed speed_;
 };

@@ -1,23 +1,14 @@
 #include "llm/prompt_images.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "image/span.h"
+#include "llm/image_geometry.h"
 #include "weights/deepseek_config.h"
 #include "weights/deepseek_tensors.h"
 
 namespace deepinfer::llm {
-namespace {
-
-image::Geometry geometry_of(const weights::VisionConfig& config) {
-  return {.patch = config.patch,
-          .downsample = config.downsample,
-          .max_image_tokens = config.max_image_tokens,
-          .min_pixels = config.min_pixels,
-          .max_wh_ratio = config.max_wh_ratio};
-}
-
-}  // namespace
 
 Result<std::optional<ImageRules>> read_image_rules(const weights::Checkpoint& checkpoint) {
   if (TRY(weights::read_family(checkpoint)) != weights::Family::deepseek_v41) {
@@ -53,9 +44,13 @@ Result<engine::PromptImage> PromptImages::encode(const image::PreparedImage& pre
   Buffer rows = TRY(Buffer::create(floats * sizeof(float)));  // [cells][text_hidden]
   TRY(encoder_->encode(grid, rows.as<float>()));
   const auto owner = std::make_shared<const Buffer>(std::move(rows));
+  Hash128 content;  // the digest tells pictures apart; half of it is enough for that
+  static_assert(sizeof content <= sizeof prepared.digest);
+  std::memcpy(&content, prepared.digest.data(), sizeof content);
   return engine::PromptImage{.start = start,
                              .embeddings = encoder_->span_embeddings(grid, owner->as<float>()),
-                             .owner = owner};
+                             .owner = owner,
+                             .content = content};
 }
 
 Result<PromptWithImages> PromptImages::expand(std::span<const int32_t> ids,
@@ -68,8 +63,8 @@ Result<PromptWithImages> PromptImages::expand(std::span<const int32_t> ids,
   std::vector<image::PreparedImage> prepared;
   std::vector<image::Layout> layouts;
   for (const ImageFile& file : files) {
-    prepared.push_back(TRY(image::prepare_image(std::as_bytes(std::span(file.bytes)),
-                                                geometry_of(part_.vision), options, file.place)));
+    prepared.push_back(TRY(image::prepare_image(
+        std::as_bytes(std::span(file.bytes)), image_geometry(part_.vision), options, file.place)));
     layouts.push_back(prepared.back().layout);
   }
   const auto placeholder = static_cast<int32_t>(part_.image_token);

@@ -22,17 +22,13 @@
 #include "engine/engine.h"
 #include "image/limits.h"
 #include "image/prepare.h"
+#include "llm/prompt.h"
 #include "models/model.h"
 #include "models/vision_encoder.h"
 #include "weights/checkpoint.h"
 #include "weights/vision_config.h"
 
 namespace deepinfer::llm {
-
-struct ImageFile {
-  std::string bytes;
-  std::string place;  // "image.png", for errors
-};
 
 struct PromptWithImages {
   std::vector<int32_t> ids;

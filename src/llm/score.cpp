@@ -47,9 +47,9 @@ Result<std::vector<Scores>> Llm::score(std::span<const std::vector<int32_t>> seq
   std::vector<Scores> scores(sequences.size());
   Scoring scoring{scores, next_request_, std::vector<bool>(sequences.size(), false)};
   next_request_ += sequences.size();
-  std::vector<size_t> needs;
-  for (const auto& ids : sequences) needs.push_back(ids.size() + 1);
-  TRY(ensure_engine(std::move(needs)));
+  size_t longest = 1;
+  for (const auto& ids : sequences) longest = std::max(longest, ids.size() + 1);
+  TRY(ensure_engine(longest));
   for (size_t i = 0; i < sequences.size(); ++i) {
     engine::Request request;
     request.id = scoring.first_request + i;
@@ -58,6 +58,8 @@ Result<std::vector<Scores>> Llm::score(std::span<const std::vector<int32_t>> seq
     request.max_tokens = 1;
     request.ignore_eos = true;
     request.want_prompt_logprobs = true;
+    request.resume = engine::Resume::none;
+    request.keep = false;
     scores[i].next.resize(sequences[i].empty() ? 0 : sequences[i].size() - 1);
     const Result<void> added = engine_->add(std::move(request));
     if (added.ok()) {
@@ -85,6 +87,8 @@ Result<std::vector<Scores>> Llm::score(std::span<const std::vector<int32_t>> seq
     }
     scoring.live = 0;
   }
+  // The model and the workers belong to the caller again.
+  TRY(engine_->drain([&](const engine::Event& event) { scoring.handle(event); }));
   return scores;
 }
 
