@@ -276,7 +276,6 @@ class BenchCommand final : public Command {
     Measured result = TRY(measure_start(path, options, rounds_));
     result.model = model;
     result.isa = kernels::isa_name(options.model.target.isa);
-    result.threads = options.pool.threads;
     print(result);
     return kDone;
   }
