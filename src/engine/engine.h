@@ -121,8 +121,9 @@ class Engine {
     uint64_t preemptions = 0;     // requests that gave their pages back
     double compute_seconds = 0;   // in forward()
     double sample_seconds = 0;
-    double plan_seconds = 0;    // planning and delivering, whether overlapped or not
-    double bubble_seconds = 0;  // between the end of a step's sampling and the next forward()
+    double plan_seconds = 0;  // planning and delivering, whether overlapped or not
+    // Computing waited: for a plan, and from the end of a step's sampling to the next forward().
+    double bubble_seconds = 0;
   };
   const StepCounters& counters() const;
   const cache::PrefixCache* prefix_cache() const;  // null without

@@ -105,8 +105,8 @@ bool EngineCore::turn() {
   int64_t sampled_ns = 0;
   profile_for_trace();
   if (!rows.empty()) {
-    count_times();
     const int64_t begin = clock.now_ns();  // later than the end when the plan was late
+    count_times(begin);
     commit_step(*this);
     sampled_ns = clock.now_ns();
     counters.sample_seconds += seconds_of(sampled_ns - begin);
@@ -122,12 +122,12 @@ bool EngineCore::turn() {
 }
 
 // Of the step that ended. Here and not in forward(), which runs while the caller has the counters.
-void EngineCore::count_times() {
+void EngineCore::count_times(int64_t turn_ns) {
   const double seconds = seconds_of(compute_end_ns - compute_begin_ns);
   counters.compute_seconds += seconds;
   if (metrics) metrics->computed(seconds);
-  if (idle_from_ns == 0) return;
-  const double bubble = seconds_of(compute_begin_ns - idle_from_ns);
+  const int64_t before_ns = idle_from_ns == 0 ? 0 : compute_begin_ns - idle_from_ns;
+  const double bubble = seconds_of(before_ns + turn_ns - compute_end_ns);
   counters.bubble_seconds += bubble;
   if (metrics) metrics->bubble(bubble);
 }

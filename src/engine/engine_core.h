@@ -86,7 +86,7 @@ struct EngineCore {
   size_t pages_in_use() const;
 
  private:
-  void count_times();
+  void count_times(int64_t turn_ns);
   void record(std::string_view what, int64_t begin_ns) const;
   void profile_for_trace();
   void ask_to_end(Sequence& sequence, Ending ending);
