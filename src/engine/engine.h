@@ -1,19 +1,21 @@
 #pragma once
 
-// Engine: one replica. Prompts of token ids in, token ids out; no text. All requests of a batch run
-// together: every step carries one row of each decoding sequence and, with what is left of
-// max_rows, chunks of prompts, in order of arrival. A request that cannot be served ends in an
-// error of its own; the others never notice.
+// Engine: one replica. Prompts of token ids in, token ids out; no text. All requests run together:
+// every step carries one row of each decoding sequence, rows that verify drafts, and chunks of
+// prompts (scheduler.h). A request that cannot be served ends in an error of its own; the others
+// never notice. What a request gets does not depend on its company, on the loop, on chunks, on
+// preemption, on exact hits of the prefix cache, or on drafts: the same bits.
 //
 //   auto engine = TRY(Engine::create(model, options, system_clock()));
 //   TRY(engine->add({.id = 7, .prompt = ids, .max_tokens = 64}));
 //   while (engine->busy()) TRY(engine->step([&](Event event) { ... }));
 //
-// Pages: a request starts when the pages of its prompt and one more are free. When a running one
-// finds no page, the newest running request gives its pages back, waits at its old place in the
-// order of arrival and is computed again later; its tokens do not change.
+// Pages: when a running sequence finds no page, the one that is cheapest to restore gives its pages
+// back, keeps its state in the prefix cache if there is one, and goes on later where it was.
 //
-// Threads: one thread owns the engine; the callback runs on it, inside step().
+// Threads: one thread owns the engine; the callback runs on it, inside step(). With
+// LoopMode::overlapped another one computes: between the calls of step() it uses the model and the
+// thread pools, so nobody else may until drain() (engine_core.h says who owns what).
 
 #include <cstdint>
 #include <functional>
