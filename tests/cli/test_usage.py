@@ -13,8 +13,8 @@ class Usage(Case):
 
     def test_every_command_has_help_with_an_example(self):
         overview = self.ok("--help")
-        for command in ("generate", "chat", "score", "perplexity", "tokenize", "recipe", "inspect", "plan",
-                        "bench", "selftest"):
+        for command in ("generate", "chat", "score", "perplexity", "tokenize", "recipe",
+                        "inspect", "plan", "bench", "selftest"):
             self.assertIn(command, overview)
             self.assertIn("deepinfer " + command, self.ok(command, "--help"))
 
