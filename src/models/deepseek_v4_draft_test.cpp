@@ -4,64 +4,23 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <string>
-#include <tuple>
+#include <span>
+#include <vector>
 
-#include "models/model_runner.h"
-#include "tests/golden_file.h"
+#include "models/v4_goldens_test.h"
 
 namespace deepinfer::models {
 namespace {
 
-constexpr float kLogitTolerance = 1e-3f;  // of the goldens' README
-constexpr float kTapTolerance = 3e-4f;
-
-using Case = std::tuple<std::string, kernels::Isa>;
-
-std::vector<int32_t> ids_of(const GoldenTensor& tensor) {
-  const std::span<const int32_t> ids = tensor.as<int32_t>();
-  return {ids.begin(), ids.end()};
-}
-
-float worst_of(std::span<const float> actual, std::span<const float> expected) {
-  EXPECT_EQ(actual.size(), expected.size());
-  if (actual.size() != expected.size()) return INFINITY;
-  float worst = 0;
-  for (size_t i = 0; i < actual.size(); ++i) {
-    const float difference = std::abs(actual[i] - expected[i]);
-    if (!(difference <= worst)) worst = difference;
-  }
-  return worst;
-}
-
-std::string case_name(const ::testing::TestParamInfo<Case>& parameter) {
-  return std::get<0>(parameter.param) + "_" +
-         std::string(kernels::isa_name(std::get<1>(parameter.param)));
-}
-
-class V4Draft : public ::testing::TestWithParam<Case> {
- protected:
-  ModelRunner open(KvMode kv = KvMode::f32, size_t threads = 1) const {
-    const auto& [name, isa] = GetParam();
-    return ModelRunner::open(
-        std::string(DEEPINFER_SOURCE_DIR) + "/tests/golden/deepseek_v4/" + name,
-        {.isa = isa, .kv = kv, .threads = threads});
-  }
-  GoldenFile golden() const {
-    return GoldenFile("deepseek_v4/" + std::get<0>(GetParam()) + "/golden.safetensors");
-  }
-};
-
-using V4Mtp = V4Draft;
+using V4Mtp = V4GoldenModel;
 
 TEST_P(V4Mtp, FollowsTheGolden) {
   ModelRunner runner = open();
-  const GoldenFile golden = this->golden();
+  const GoldenFile golden = V4GoldenModel::golden();
   auto& model = dynamic_cast<DeepseekV4&>(runner.model());
   V4Taps taps;
   model.set_taps(&taps);
-  const std::vector<int32_t> ids = ids_of(golden["short.input_ids"]);
+  const std::vector<int32_t> ids = golden_ids(golden["short.input_ids"]);
   cache::SequenceCache sequence = runner.new_sequence();
   runner.step({{&sequence, ids}});
   const size_t rows = ids.size() - 1, width = model.pass().streams().width();
@@ -93,19 +52,20 @@ TEST_P(V4Mtp, FollowsTheGolden) {
 INSTANTIATE_TEST_SUITE_P(AllIsas, V4Mtp,
                          ::testing::Combine(::testing::Values("flash", "quant"),
                                             ::testing::ValuesIn(isas_of_this_machine())),
-                         case_name);
+                         v4_case_name);
 
-using V4DsparkTest = V4Draft;
+using V4DsparkTest = V4GoldenModel;
 
 // The target consumes seq[0..p] and feeds the drafter; the anchor is seq[p + 1].
 TEST_P(V4DsparkTest, FollowsTheGolden) {
   ModelRunner runner = open();
-  const GoldenFile golden = this->golden();
+  const GoldenFile golden = V4GoldenModel::golden();
   auto& model = dynamic_cast<DeepseekV4&>(runner.model());
   V4Taps taps;
   model.set_taps(&taps);
   V4DsparkDrafter drafter(model);
-  const std::vector<int32_t> seq = ids_of(golden["seq"]), places = ids_of(golden["rounds.p"]);
+  const std::vector<int32_t> seq = golden_ids(golden["seq"]),
+                             places = golden_ids(golden["rounds.p"]);
   const std::span<const float> tap = golden["tap"].as<float>();
   const std::span<const float> main = golden["main_x"].as<float>();
   const size_t width = golden["tap"].shape[1], hidden = golden["main_x"].shape[1];
@@ -130,7 +90,7 @@ TEST_P(V4DsparkTest, FollowsTheGolden) {
     const auto of_round = [&](const char* name, size_t size) {
       return golden[name].as<float>().subspan(round * size, size);
     };
-    const std::vector<int32_t> drafts = ids_of(golden["rounds.draft"]);
+    const std::vector<int32_t> drafts = golden_ids(golden["rounds.draft"]);
     EXPECT_TRUE(std::equal(draft.ids.begin(), draft.ids.end(),
                            drafts.begin() + static_cast<ptrdiff_t>(round * block)))
         << "round " << round;
@@ -143,12 +103,12 @@ TEST_P(V4DsparkTest, FollowsTheGolden) {
 // Rows that were fed and rejected, and drafts that were made, leave no trace; company and threads
 // do not matter.
 TEST_P(V4DsparkTest, RejectedRowsAndCompanyDoNotMatter) {
-  const GoldenFile golden = this->golden();
-  const std::vector<int32_t> seq = ids_of(golden["seq"]);
+  const GoldenFile golden = V4GoldenModel::golden();
+  const std::vector<int32_t> seq = golden_ids(golden["seq"]);
   const std::span<const float> tap = golden["tap"].as<float>();
   const size_t width = golden["tap"].shape[1];
   for (const KvMode kv : {KvMode::f32, KvMode::official}) {
-    ModelRunner plain = open(kv), threaded = open(kv, 3);
+    ModelRunner plain = open({.kv = kv}), threaded = open({.kv = kv, .threads = 3});
     std::vector<V4DsparkDrafter::Draft> drafts;
     constexpr size_t kPosition = 30;
     for (ModelRunner* runner : {&plain, &threaded}) {
@@ -189,7 +149,7 @@ TEST_P(V4DsparkTest, RejectedRowsAndCompanyDoNotMatter) {
 INSTANTIATE_TEST_SUITE_P(AllIsas, V4DsparkTest,
                          ::testing::Combine(::testing::Values("dspark"),
                                             ::testing::ValuesIn(isas_of_this_machine())),
-                         case_name);
+                         v4_case_name);
 
 }  // namespace
 }  // namespace deepinfer::models

@@ -4,54 +4,20 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
 #include <string>
-#include <tuple>
+#include <vector>
 
 #include "models/deepseek_v4.h"
-#include "models/model_runner.h"
-#include "tests/golden_file.h"
+#include "models/v4_goldens_test.h"
 
 namespace deepinfer::models {
 namespace {
 
-constexpr float kLogitTolerance = 1e-3f;  // of the goldens' README
-constexpr float kTapTolerance = 3e-4f;
-constexpr size_t kMaxRows = 640;
-
-std::vector<int32_t> ids_of(const GoldenTensor& tensor) {
-  const std::span<const int32_t> ids = tensor.as<int32_t>();
-  return {ids.begin(), ids.end()};
-}
-
-// Largest difference; fails at once when the sizes differ.
-float worst_of(std::span<const float> actual, std::span<const float> expected) {
-  EXPECT_EQ(actual.size(), expected.size());
-  if (actual.size() != expected.size()) return INFINITY;
-  float worst = 0;
-  for (size_t i = 0; i < actual.size(); ++i) {
-    const float difference = std::abs(actual[i] - expected[i]);
-    if (!(difference <= worst)) worst = difference;
-  }
-  return worst;
-}
-
-using Case = std::tuple<std::string, kernels::Isa>;
-
-class V4Golden : public ::testing::TestWithParam<Case> {
+class V4Golden : public V4GoldenModel {
  protected:
-  ModelRunner open(KvMode kv = KvMode::f32,
-                   kernels::Numerics numerics = kernels::Numerics::exact) const {
-    const auto& [name, isa] = GetParam();
-    return ModelRunner::open(path(),
-                             {.isa = isa, .numerics = numerics, .kv = kv, .max_rows = kMaxRows});
-  }
-  std::string path() const {
-    return std::string(DEEPINFER_SOURCE_DIR) + "/tests/golden/deepseek_v4/" +
-           std::get<0>(GetParam());
-  }
-  GoldenFile golden() const {
-    return GoldenFile("deepseek_v4/" + std::get<0>(GetParam()) + "/golden.safetensors");
+  static ModelRunner open(RunnerOptions options = {}) {
+    options.max_rows = 640;
+    return V4GoldenModel::open(options);
   }
   // Rows `positions` of [rows][width].
   static std::vector<float> rows_of(std::span<const float> rows, size_t width,
@@ -82,11 +48,11 @@ class V4Golden : public ::testing::TestWithParam<Case> {
 
 TEST_P(V4Golden, Prompt) {
   ModelRunner runner = open();
-  const GoldenFile golden = this->golden();
+  const GoldenFile golden = V4GoldenModel::golden();
   auto& model = dynamic_cast<DeepseekV4&>(runner.model());
   V4Taps taps{.blocks = true, .layers = {}, .means = {}, .streams = {}};
   model.set_taps(&taps);
-  const std::vector<int32_t> ids = ids_of(golden["prompt.input_ids"]);
+  const std::vector<int32_t> ids = golden_ids(golden["prompt.input_ids"]);
   const std::vector<float> logits = runner.logits(ids, ids.size());
   const float worst =
       worst_of(rows_of(logits, runner.vocab(), golden["prompt.logit_positions"].as<int32_t>()),
@@ -109,11 +75,11 @@ TEST_P(V4Golden, Prompt) {
 
 TEST_P(V4Golden, EveryTapOfTheShortPrompt) {
   ModelRunner runner = open();
-  const GoldenFile golden = this->golden();
+  const GoldenFile golden = V4GoldenModel::golden();
   auto& model = dynamic_cast<DeepseekV4&>(runner.model());
   V4Taps taps{.blocks = true, .layers = {}, .means = {}, .streams = {}};
   model.set_taps(&taps);
-  const std::vector<int32_t> ids = ids_of(golden["short.input_ids"]);
+  const std::vector<int32_t> ids = golden_ids(golden["short.input_ids"]);
   cache::SequenceCache sequence = runner.new_sequence();
   EXPECT_LE(worst_of(runner.step({{&sequence, ids}}), golden["short.logits"].as<float>()),
             kLogitTolerance);
@@ -132,7 +98,7 @@ TEST_P(V4Golden, EveryTapOfTheShortPrompt) {
     expect(tap.ffn_out, "ffn_out");
     expect(tap.streams, "out");
     expect(tap.routing.weights, "router.weights");
-    EXPECT_EQ(tap.routing.experts, ids_of(golden[layer + ".router.experts"])) << layer;
+    EXPECT_EQ(tap.routing.experts, golden_ids(golden[layer + ".router.experts"])) << layer;
     if (!golden.has(layer + ".index.selected")) continue;
     expect_selected(golden[layer + ".index.selected"], positions, tap);
     const GoldenTensor& entries = golden[layer + ".compressed_kv"];
@@ -144,20 +110,21 @@ TEST_P(V4Golden, EveryTapOfTheShortPrompt) {
 
 TEST_P(V4Golden, GreedyContinuation) {
   ModelRunner runner = open();
-  const GoldenFile golden = this->golden();
-  EXPECT_EQ(runner.greedy(ids_of(golden["prompt.input_ids"]), 32), ids_of(golden["greedy.ids"]));
+  const GoldenFile golden = V4GoldenModel::golden();
+  EXPECT_EQ(runner.greedy(golden_ids(golden["prompt.input_ids"]), 32),
+            golden_ids(golden["greedy.ids"]));
 }
 
 // Five prompts of 1, 2, 3, 5 and 13 tokens in the same steps.
 TEST_P(V4Golden, ShortPromptsAsOneRaggedBatch) {
   ModelRunner runner = open();
-  const GoldenFile golden = this->golden();
+  const GoldenFile golden = V4GoldenModel::golden();
   constexpr size_t kPrompts = 5, kSteps = 32;
   std::vector<cache::SequenceCache> caches;
   std::vector<std::vector<int32_t>> next(kPrompts), chosen(kPrompts);
   for (size_t i = 0; i < kPrompts; ++i) {
     caches.push_back(runner.new_sequence());
-    next[i] = ids_of(golden["extra." + std::to_string(i) + ".input_ids"]);
+    next[i] = golden_ids(golden["extra." + std::to_string(i) + ".input_ids"]);
   }
   const auto vocab = static_cast<ptrdiff_t>(runner.vocab());
   for (size_t step = 0; step < kSteps; ++step) {
@@ -178,7 +145,7 @@ TEST_P(V4Golden, ShortPromptsAsOneRaggedBatch) {
     }
   }
   for (size_t i = 0; i < kPrompts; ++i) {
-    EXPECT_EQ(chosen[i], ids_of(golden["extra." + std::to_string(i) + ".greedy_ids"])) << i;
+    EXPECT_EQ(chosen[i], golden_ids(golden["extra." + std::to_string(i) + ".greedy_ids"])) << i;
   }
 }
 
@@ -186,12 +153,13 @@ TEST_P(V4Golden, ShortPromptsAsOneRaggedBatch) {
 // and a selection with it. Every other row must be that of a program that shares no code with ours.
 TEST_P(V4Golden, OfficialRoundingFollowsTheSpecification) {
   if (std::get<0>(GetParam()) != "quant") return;  // the case that has these logits
-  const GoldenFile golden = this->golden();
-  const std::vector<int32_t> ids = ids_of(golden["prompt.input_ids"]);
+  const GoldenFile golden = V4GoldenModel::golden();
+  const std::vector<int32_t> ids = golden_ids(golden["prompt.input_ids"]);
   const std::span<const int32_t> positions = golden["official.positions"].as<int32_t>();
   for (const bool faithful : {false, true}) {
     ModelRunner runner =
-        open(KvMode::official, faithful ? kernels::Numerics::faithful : kernels::Numerics::exact);
+        open({.numerics = faithful ? kernels::Numerics::faithful : kernels::Numerics::exact,
+              .kv = KvMode::official});
     const size_t vocab = runner.vocab();
     const std::vector<float> rows = rows_of(runner.logits(ids, ids.size()), vocab, positions);
     const std::span<const float> expected =
@@ -212,10 +180,7 @@ TEST_P(V4Golden, OfficialRoundingFollowsTheSpecification) {
 INSTANTIATE_TEST_SUITE_P(AllIsas, V4Golden,
                          ::testing::Combine(::testing::Values("flash", "pro", "long", "quant"),
                                             ::testing::ValuesIn(isas_of_this_machine())),
-                         [](const auto& parameter) {
-                           return std::get<0>(parameter.param) + "_" +
-                                  std::string(kernels::isa_name(std::get<1>(parameter.param)));
-                         });
+                         v4_case_name);
 
 }  // namespace
 }  // namespace deepinfer::models

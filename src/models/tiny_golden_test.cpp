@@ -7,18 +7,13 @@
 #include <string>
 #include <tuple>
 
+#include "models/goldens_test.h"
 #include "models/model_runner.h"
-#include "tests/golden_file.h"
 
 namespace deepinfer::models {
 namespace {
 
 constexpr float kTolerance = 1e-3f;  // of the golden's README
-
-std::vector<int32_t> ids_of(const GoldenTensor& tensor) {
-  const std::span<const int32_t> ids = tensor.as<int32_t>();
-  return {ids.begin(), ids.end()};
-}
 
 void expect_close(std::span<const float> actual, std::span<const float> expected, float tolerance) {
   ASSERT_EQ(actual.size(), expected.size());
@@ -47,7 +42,7 @@ TEST_P(TinyModelGolden, LogitsOfEveryPosition) {
   ModelRunner runner = open();
   const GoldenFile golden = this->golden();
   for (const std::string prompt : {"prompt", "short"}) {
-    const std::vector<int32_t> ids = ids_of(golden[prompt + ".input_ids"]);
+    const std::vector<int32_t> ids = golden_ids(golden[prompt + ".input_ids"]);
     const std::vector<float> logits = runner.logits(ids, ids.size());
     expect_close(logits, golden[prompt + ".logits"].as<float>(), kTolerance);
   }
@@ -56,7 +51,8 @@ TEST_P(TinyModelGolden, LogitsOfEveryPosition) {
 TEST_P(TinyModelGolden, GreedyContinuation) {
   ModelRunner runner = open();
   const GoldenFile golden = this->golden();
-  EXPECT_EQ(runner.greedy(ids_of(golden["prompt.input_ids"]), 32), ids_of(golden["greedy.ids"]));
+  EXPECT_EQ(runner.greedy(golden_ids(golden["prompt.input_ids"]), 32),
+            golden_ids(golden["greedy.ids"]));
 }
 
 TEST_P(TinyModelGolden, ShortPrompts) {
@@ -64,11 +60,11 @@ TEST_P(TinyModelGolden, ShortPrompts) {
   const GoldenFile golden = this->golden();
   for (int i = 0; i < 5; ++i) {
     const std::string name = "extra." + std::to_string(i);
-    const std::vector<int32_t> ids = ids_of(golden[name + ".input_ids"]);
+    const std::vector<int32_t> ids = golden_ids(golden[name + ".input_ids"]);
     cache::SequenceCache sequence = runner.new_sequence();
     expect_close(runner.step({{&sequence, ids, false}}), golden[name + ".first_logits"].as<float>(),
                  kTolerance);
-    EXPECT_EQ(runner.greedy(ids, 32), ids_of(golden[name + ".greedy_ids"]));
+    EXPECT_EQ(runner.greedy(ids, 32), golden_ids(golden[name + ".greedy_ids"]));
   }
 }
 
@@ -79,7 +75,7 @@ TEST_P(TinyModelGolden, OfficialCacheRowsStayClose) {
   ModelRunner runner =
       ModelRunner::open(tiny_model_path(name), {.isa = isa, .kv = KvMode::official});
   const GoldenFile golden = this->golden();
-  const std::vector<int32_t> ids = ids_of(golden["prompt.input_ids"]);
+  const std::vector<int32_t> ids = golden_ids(golden["prompt.input_ids"]);
   const std::vector<float> logits = runner.logits(ids, ids.size());
   const std::span<const float> expected = golden["prompt.logits"].as<float>();
   std::vector<double> deviations;  // [rows]

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "models/deepseek_v41_model.h"
+#include "models/goldens_test.h"
 #include "models/model_runner.h"
-#include "tests/golden_file.h"
 
 namespace deepinfer::models {
 
@@ -26,11 +26,6 @@ inline GoldenFile v41_golden(const std::string& name) {
 }
 inline DeepseekV41& v41_model(ModelRunner& runner) {
   return dynamic_cast<DeepseekV41&>(runner.model());
-}
-
-inline std::vector<int32_t> golden_ids(const GoldenTensor& tensor) {
-  const std::span<const int32_t> ids = tensor.as<int32_t>();
-  return {ids.begin(), ids.end()};
 }
 
 struct Difference {
