@@ -3,73 +3,21 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <filesystem>
-#include <fstream>
 #include <limits>
 #include <numeric>
-#include <sstream>
 #include <string>
 
+#include "models/changed_model_test.h"
 #include "models/v41_goldens_test.h"
 
 namespace deepinfer::models {
 namespace {
 
-namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
-// A copy of the tiny model whose files may be changed; removed with the object.
-class ChangedModel {
- public:
-  ChangedModel()
-      : folder_(fs::temp_directory_path() / ("deepinfer_v41_" + std::to_string(getpid()))) {
-    fs::remove_all(folder_);
-    fs::copy(v41_path("base"), folder_);
-    for (const auto& file : fs::directory_iterator(folder_)) {
-      fs::permissions(file.path(), fs::perms::owner_all);
-    }
-  }
-  ~ChangedModel() { fs::remove_all(folder_); }
-  ChangedModel(const ChangedModel&) = delete;
-  ChangedModel& operator=(const ChangedModel&) = delete;
-
-  std::string path() const { return folder_.string(); }
-
-  // Overwrites bytes of a tensor from `offset` on.
-  ChangedModel& write(const std::string& tensor, size_t offset, const std::string& bytes) {
-    uint64_t at = 0;
-    {
-      const auto checkpoint = value_or_die(weights::Checkpoint::open(v41_path("base")));
-      for (const weights::NamedTensor& named : checkpoint.tensors()) {
-        if (named.name == tensor) at = named.file_offset;
-      }
-    }
-    EXPECT_GT(at, 0u) << tensor;
-    std::fstream file(folder_ / "model.safetensors",
-                      std::ios::in | std::ios::out | std::ios::binary);
-    file.seekp(static_cast<std::streamoff>(at + offset));
-    file.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-    return *this;
-  }
-  // Replaces a part of config.json.
-  ChangedModel& edit(const std::string& from, const std::string& to) {
-    std::stringstream text;
-    text << std::ifstream(folder_ / "config.json").rdbuf();
-    std::string config = text.str();
-    const size_t at = config.find(from);
-    EXPECT_NE(at, std::string::npos) << from;
-    std::ofstream(folder_ / "config.json") << config.replace(at, from.size(), to);
-    return *this;
-  }
-  ChangedModel& remove(const std::string& file) {
-    fs::remove(folder_ / file);
-    return *this;
-  }
-
- private:
-  fs::path folder_;
+struct ChangedBase : ChangedModel {
+  ChangedBase() : ChangedModel(v41_path("base")) {}
 };
 
 const std::string kNanBf16("\xC0\x7F", 2);
@@ -95,7 +43,7 @@ std::string open_error(const std::string& path) {
 
 TEST(V41Faults, ErrorNamesLayerAndOperation) {
   const auto damaged = [](const std::string& tensor, const std::string& bytes, size_t offset = 0) {
-    return forward_error(ChangedModel().write(tensor, offset, bytes).path());
+    return forward_error(ChangedBase().write(tensor, offset, bytes).path());
   };
   EXPECT_THAT(damaged("embed.weight", kNanBf16, 5 * 64 * 2), HasSubstr("embedding"));
   EXPECT_THAT(damaged("layers.2.attn.compressor.wkv.weight", kNanBf16),
@@ -112,20 +60,20 @@ TEST(V41Faults, ErrorNamesLayerAndOperation) {
 }
 
 TEST(V41Faults, DamagedMatricesAreRefusedAtTheStart) {
-  EXPECT_THAT(open_error(ChangedModel().write("layers.5.attn.wq_b.weight", 7, kNanFp8).path()),
+  EXPECT_THAT(open_error(ChangedBase().write("layers.5.attn.wq_b.weight", 7, kNanFp8).path()),
               HasSubstr("layer 5 attention q_b"));
-  EXPECT_THAT(open_error(ChangedModel().write("layers.9.attn_norm.weight", 0, kNanBf16).path()),
+  EXPECT_THAT(open_error(ChangedBase().write("layers.9.attn_norm.weight", 0, kNanBf16).path()),
               HasSubstr("layer 9 attention norm"));
 }
 
 TEST(V41Faults, WhatIsMissingOrNotComputedIsNamed) {
-  EXPECT_THAT(open_error(ChangedModel().remove("engram.json").path()), HasSubstr("no engram.json"));
-  EXPECT_THAT(open_error(ChangedModel()
+  EXPECT_THAT(open_error(ChangedBase().remove("engram.json").path()), HasSubstr("no engram.json"));
+  EXPECT_THAT(open_error(ChangedBase()
                              .edit("\"engram_compressed_vocab_size\": 400",
                                    "\"engram_compressed_vocab_size\": 300")
                              .path()),
               HasSubstr("engram_compressed_vocab_size is 300"));
-  EXPECT_THAT(open_error(ChangedModel().edit("\"o_groups\": 2", "\"o_groups\": 3").path()),
+  EXPECT_THAT(open_error(ChangedBase().edit("\"o_groups\": 2", "\"o_groups\": 3").path()),
               HasSubstr("o_groups"));
 }
 

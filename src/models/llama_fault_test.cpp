@@ -3,53 +3,22 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <string>
 
-#include "models/model_runner.h"
+#include "models/changed_model_test.h"
 
 namespace deepinfer::models {
 namespace {
 
-namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
-// A copy of a tiny model of which one BF16 value is overwritten; removed with the object.
-class DamagedModel {
+// A tiny model of which one BF16 value is overwritten.
+class DamagedModel : public ChangedModel {
  public:
-  DamagedModel(const std::string& name, const std::string& tensor, size_t element, uint16_t code) {
-    folder_ = fs::temp_directory_path() / ("deepinfer_damaged_" + std::to_string(::getpid()));
-    fs::create_directories(folder_);
-    fs::copy_file(tiny_model_path(name) + "/config.json", folder_ / "config.json",
-                  fs::copy_options::overwrite_existing);
-    fs::copy_file(tiny_model_path(name) + "/model.safetensors", folder_ / "model.safetensors",
-                  fs::copy_options::overwrite_existing);
-    fs::permissions(folder_ / "model.safetensors", fs::perms::owner_all);
-    std::fstream file(folder_ / "model.safetensors",
-                      std::ios::in | std::ios::out | std::ios::binary);
-    file.seekp(static_cast<std::streamoff>(offset_of(name, tensor) + 2 * element));
-    file.write(reinterpret_cast<const char*>(&code), 2);
+  DamagedModel(const std::string& name, const std::string& tensor, size_t element, uint16_t code)
+      : ChangedModel(tiny_model_path(name)) {
+    write(tensor, 2 * element, std::string(reinterpret_cast<const char*>(&code), 2));
   }
-  ~DamagedModel() { fs::remove_all(folder_); }
-  DamagedModel(const DamagedModel&) = delete;
-  DamagedModel& operator=(const DamagedModel&) = delete;
-
-  std::string path() const { return folder_.string(); }
-
- private:
-  static uint64_t offset_of(const std::string& name, const std::string& tensor) {
-    const weights::Checkpoint checkpoint =
-        value_or_die(weights::Checkpoint::open(tiny_model_path(name)));
-    for (const weights::NamedTensor& named : checkpoint.tensors()) {
-      if (named.name == tensor) return named.file_offset;
-    }
-    ADD_FAILURE() << name << " has no tensor " << tensor;
-    return 0;
-  }
-
-  fs::path folder_;
 };
 
 constexpr uint16_t kNan = 0x7FC0;
