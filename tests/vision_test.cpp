@@ -15,6 +15,7 @@
 
 #include "image/prepare.h"
 #include "image/span.h"
+#include "llm/image_geometry.h"
 #include "models/model_runner.h"
 #include "models/vision_encoder.h"
 #include "tests/golden_file.h"
@@ -44,14 +45,6 @@ std::vector<float> floats_of(const std::string& name) {
   return values;
 }
 
-image::Geometry geometry_of(const weights::VisionConfig& config) {
-  return {.patch = config.patch,
-          .downsample = config.downsample,
-          .max_image_tokens = config.max_image_tokens,
-          .min_pixels = config.min_pixels,
-          .max_wh_ratio = config.max_wh_ratio};
-}
-
 // The golden pictures, their checkpoint and an encoder.
 class VisionPath : public testing::TestWithParam<Numerics> {
  protected:
@@ -73,8 +66,8 @@ class VisionPath : public testing::TestWithParam<Numerics> {
     std::ifstream stream(kFolder + "images/" + file, std::ios::binary);
     const std::string bytes{std::istreambuf_iterator<char>(stream),
                             std::istreambuf_iterator<char>()};
-    return value_or_die(
-        image::prepare_image(std::as_bytes(std::span(bytes)), geometry_of(part_.vision), {}, file));
+    return value_or_die(image::prepare_image(std::as_bytes(std::span(bytes)),
+                                             llm::image_geometry(part_.vision), {}, file));
   }
   static models::PatchGrid grid_of(const image::PreparedImage& image) {
     return {.rows = image.layout.vit_h, .columns = image.layout.vit_w, .patches = image.patches};
