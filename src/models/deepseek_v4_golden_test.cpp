@@ -57,16 +57,15 @@ TEST_P(V4Golden, Prompt) {
   const float worst =
       worst_of(rows_of(logits, runner.vocab(), golden["prompt.logit_positions"].as<int32_t>()),
                golden["prompt.logits"].as<float>());
-  EXPECT_LE(worst, kLogitTolerance);
-  RecordProperty("worst_logit", std::to_string(worst));
+  expect_error(golden_name(), "prompt logits, largest", worst, kLogitTolerance);
   const std::span<const int32_t> positions = golden["prompt.tap_positions"].as<int32_t>();
   for (size_t i = 0; i < taps.layers.size(); ++i) {
     const std::string layer = "prompt.layers." + std::to_string(i);
     const size_t width = model.pass().streams().width();
-    EXPECT_LE(worst_of(rows_of(taps.layers[i].streams, width, positions),
-                       golden[layer + ".out"].as<float>()),
-              kTapTolerance)
-        << layer;
+    expect_error(golden_name(), "prompt taps, largest",
+                 worst_of(rows_of(taps.layers[i].streams, width, positions),
+                          golden[layer + ".out"].as<float>()),
+                 kTapTolerance, layer);
     if (golden.has(layer + ".index.selected")) {
       expect_selected(golden[layer + ".index.selected"], positions, taps.layers[i]);
     }
@@ -81,16 +80,18 @@ TEST_P(V4Golden, EveryTapOfTheShortPrompt) {
   model.set_taps(&taps);
   const std::vector<int32_t> ids = golden_ids(golden["short.input_ids"]);
   cache::SequenceCache sequence = runner.new_sequence();
-  EXPECT_LE(worst_of(runner.step({{&sequence, ids}}), golden["short.logits"].as<float>()),
-            kLogitTolerance);
+  expect_error(golden_name(), "short logits, largest",
+               worst_of(runner.step({{&sequence, ids}}), golden["short.logits"].as<float>()),
+               kLogitTolerance);
   std::vector<int32_t> positions(ids.size());
   for (size_t i = 0; i < positions.size(); ++i) positions[i] = static_cast<int32_t>(i);
   for (size_t i = 0; i < taps.layers.size(); ++i) {
     const std::string layer = "short.layers." + std::to_string(i);
     const V4BlockTap& tap = taps.layers[i];
     const auto expect = [&](const std::vector<float>& actual, const std::string& name) {
-      EXPECT_LE(worst_of(actual, golden[layer + "." + name].as<float>()), kTapTolerance)
-          << layer << " " << name;
+      expect_error(golden_name(), "short taps, largest",
+                   worst_of(actual, golden[layer + "." + name].as<float>()), kTapTolerance,
+                   layer + " " + name);
     };
     expect(tap.attn_in, "attn_in");
     expect(tap.attn_out, "attn_out");
@@ -135,10 +136,10 @@ TEST_P(V4Golden, ShortPromptsAsOneRaggedBatch) {
       const auto row = logits.begin() + static_cast<ptrdiff_t>(i) * vocab;
       if (step == 0) {
         const std::vector<float> first(row, row + vocab);
-        EXPECT_LE(
-            worst_of(first, golden["extra." + std::to_string(i) + ".first_logits"].as<float>()),
-            kLogitTolerance)
-            << i;
+        const std::string prompt = "extra." + std::to_string(i);
+        expect_error(golden_name(), "first logits of five prompts, largest",
+                     worst_of(first, golden[prompt + ".first_logits"].as<float>()), kLogitTolerance,
+                     prompt);
       }
       next[i] = {static_cast<int32_t>(std::max_element(row, row + vocab) - row)};
       chosen[i].push_back(next[i][0]);
@@ -172,8 +173,10 @@ TEST_P(V4Golden, OfficialRoundingFollowsTheSpecification) {
       close += worst <= 1e-2f ? 1 : 0;
     }
     const double share = static_cast<double>(close) / static_cast<double>(positions.size());
-    RecordProperty(faithful ? "faithful" : "official", std::to_string(share));
-    EXPECT_GE(share, faithful ? 0.35 : 0.9) << (faithful ? "faithful" : "exact");
+    expect_agreement(golden_name(),
+                     faithful ? "faithful: rows within 0.01, share"
+                              : "official cache rows: rows within 0.01, share",
+                     share, faithful ? 0.35 : 0.9);
   }
 }
 

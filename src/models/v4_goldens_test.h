@@ -32,9 +32,8 @@ class V4GoldenModel : public ::testing::TestWithParam<V4Case> {
     return ModelRunner::open(
         std::string(DEEPINFER_SOURCE_DIR) + "/tests/golden/deepseek_v4/" + name, options);
   }
-  static GoldenFile golden() {
-    return GoldenFile("deepseek_v4/" + std::get<0>(GetParam()) + "/golden.safetensors");
-  }
+  static std::string golden_name() { return "deepseek_v4/" + std::get<0>(GetParam()); }
+  static GoldenFile golden() { return GoldenFile(golden_name() + "/golden.safetensors"); }
 };
 
 }  // namespace deepinfer::models
