@@ -7,7 +7,7 @@ BENCH_CACHE = $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/deepinfer/bench
 BENCH_MODELS = $(foreach type,Q4_0 Q8_0 BF16,$(BENCH_CACHE)/dense-1b.$(type).gguf)
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test bench peers lint format sanitize fuzz fresh clean
+.PHONY: help build run test goldens bench peers lint format sanitize fuzz fresh clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(firstword $(MAKEFILE_LIST)) | expand -t 18
@@ -26,6 +26,14 @@ test:  ## builds everything and runs the whole test suite
 	@cmake --preset test --log-level=WARNING
 	@$(CMAKE_BUILD) test
 	@ctest --preset test --parallel $(JOBS)
+
+GOLDEN_TESTS = src/models/models_test tests/vision_test
+goldens:  ## every golden with a tolerance: the worst error of all instruction sets, as a table
+	@tools/setup.sh build test
+	@python3 tools/fetch_data.py smollm2
+	@cmake --preset test --log-level=WARNING
+	@$(CMAKE_BUILD) test --target $(notdir $(GOLDEN_TESTS))
+	@tools/golden_table.py $(GOLDEN_TESTS:%=build/test/%)
 
 # Random weights in three formats: larger than any cache, unlike SmolLM2's.
 $(BENCH_CACHE)/dense-1b.%.gguf: tools/make_random_gguf.py

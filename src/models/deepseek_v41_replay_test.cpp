@@ -46,8 +46,8 @@ TEST_P(V41Replay, Decoder) {
       logits.insert(logits.end(), step.begin(), step.end());
     }
     const Difference d = difference(logits, golden["dec.logits"].as<float>());
-    RecordProperty("largest", std::to_string(d.largest));
-    EXPECT_LE(d.largest, 1e-3) << "chunks of " << chunk;
+    expect_error("deepseek_v41/d_replay", "decoder replay: logits, largest", d.largest, 1e-3,
+                 "chunks of " + std::to_string(chunk));
     EXPECT_EQ(greedy_from(runner, sequence, logits, 16, start),
               golden_ids(golden["dec.greedy_tokens"]));
   }
@@ -57,8 +57,9 @@ TEST_P(V41Replay, FullPrefill) {
   ModelRunner runner = open(KvMode::f32);
   const GoldenFile golden = v41_golden("d_replay");
   const std::vector<int32_t> ids = golden_ids(golden["input_ids"]);
-  EXPECT_LE(difference(runner.logits(ids, ids.size()), golden["full.logits"].as<float>()).largest,
-            1e-3);
+  const Difference d =
+      difference(runner.logits(ids, ids.size()), golden["full.logits"].as<float>());
+  expect_error("deepseek_v41/d_replay", "no replay: logits, largest", d.largest, 1e-3);
 }
 
 // The entries of a prefix come back without its windows; the last window of tokens runs again.
@@ -87,8 +88,8 @@ TEST_P(V41Replay, Encoder) {
       logits.insert(logits.end(), step.begin(), step.end());
     }
     const Difference d = difference(logits, golden[replay.name + ".logits"].as<float>());
-    RecordProperty("largest " + replay.name, std::to_string(d.largest));
-    EXPECT_LE(d.largest, 1e-3) << replay.name;
+    expect_error("deepseek_v41/d_replay", "replay " + replay.name + ": logits, largest", d.largest,
+                 1e-3);
     EXPECT_EQ(greedy_from(runner, sequence, logits, 16, start),
               golden_ids(golden[replay.name + ".greedy_tokens"]))
         << replay.name;
@@ -120,8 +121,11 @@ TEST_P(V41Resume, AtAnOddPosition) {
 
     const std::vector<float> suffix = runner.step({{&copy, part(ids, at, ids.size())}});
     const Difference d = difference(suffix, golden[prefix + "suffix_logits"].as<float>());
-    EXPECT_LE(official ? d.rms : d.largest, official ? 0.1 : 1e-3);
-    RecordProperty(official ? "rms" : "largest", std::to_string(official ? d.rms : d.largest));
+    if (official) {
+      expect_error("deepseek_v41/e_resume", "official cache rows: logits, rms", d.rms, 0.1);
+    } else {
+      expect_error("deepseek_v41/e_resume", "logits, largest", d.largest, 1e-3);
+    }
     EXPECT_TRUE(runner.step({{&sequence, part(ids, at, ids.size())}}) == suffix);
     EXPECT_EQ(greedy_from(runner, copy, suffix, 32, {}),
               golden_ids(golden[prefix + "greedy_tokens"]));
@@ -151,9 +155,9 @@ TEST_P(V41Resume, SnapshotHoldsTheReferencesRows) {
     for (size_t i = 0; i < count; ++i) {
       const float* row = reinterpret_cast<const float*>(sequence.frontier() + offset) +
                          (at - count + i) % rows * width;
-      EXPECT_LE(difference({row, width}, expected.as<float>().subspan(i * width, width)).largest,
-                1e-4)
-          << stream.name << " row " << i;
+      expect_error("deepseek_v41/e_resume", "window and open rows, largest",
+                   difference({row, width}, expected.as<float>().subspan(i * width, width)).largest,
+                   1e-4, stream.name + " row " + std::to_string(i));
     }
     windows += window ? 1 : 0;
     offset += stream.bytes_per_sequence;
@@ -165,12 +169,10 @@ TEST_P(V41Resume, SnapshotHoldsTheReferencesRows) {
     const auto check = [&](const std::string& name, size_t stream,
                            const kernels::LatentFormat& format) {
       const std::span<const float> expected = golden[name + layer].as<float>();
-      EXPECT_LE(difference(
-                    decoded_entries(sequence, stream, streams.per_page, format, at / streams.ratio),
-                    expected)
-                    .largest,
-                1e-4)
-          << name << layer;
+      const std::vector<float> entries =
+          decoded_entries(sequence, stream, streams.per_page, format, at / streams.ratio);
+      expect_error("deepseek_v41/e_resume", "entries and index keys, largest",
+                   difference(entries, expected).largest, 1e-4, name + layer);
     };
     check("snap.compressed.", streams.entries, model.entries().entry_format());
     check("snap.index.", streams.keys, model.entries().key_format());

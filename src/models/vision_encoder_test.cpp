@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "models/goldens_test.h"
 #include "models/model_runner.h"
-#include "tests/golden_file.h"
 #include "weights/vision_config.h"
 
 namespace deepinfer::models {
@@ -103,12 +103,8 @@ TEST(VisionEncoder, ExactStagesAreThoseOfFp32) {
     for (const char* stage : kStages) {
       const std::vector<float> expected = golden_stage("f32", stage);
       ASSERT_EQ(stages[stage].size(), expected.size()) << stage;
-      float largest = 0.0f;
-      for (size_t i = 0; i < expected.size(); ++i) {
-        largest = std::max(largest, std::abs(stages[stage][i] - expected[i]));
-      }
-      EXPECT_LE(largest, 2e-4f) << isa_name(isa) << " " << stage;
-      RecordProperty(std::string(isa_name(isa)) + "_" + stage, std::to_string(largest));
+      expect_error("vision/f32", std::string(stage) + ", largest",
+                   worst_of(stages[stage], expected), 2e-4f, std::string(isa_name(isa)));
     }
   }
 }
@@ -145,11 +141,12 @@ TEST(VisionEncoder, FaithfulStagesAreThoseOfBf16) {
       const bool aligner = stage == "aligner";
       const size_t width = aligner ? opened.part.text_hidden : opened.part.vision.hidden;
       const double rms = relative_rms(got, expected);
-      EXPECT_LE(rms, aligner ? 2.5e-2 : 1.5e-2) << isa_name(isa) << " " << stage;
-      RecordProperty(std::string(isa_name(isa)) + "_" + stage, std::to_string(rms));
+      const std::string name(isa_name(isa));
+      expect_error("vision/bf16", stage + ", relative rms", rms, aligner ? 2.5e-2 : 1.5e-2, name);
       for (size_t row = 0; row + width <= got.size(); row += width) {
-        EXPECT_GE(cosine({&got[row], width}, {&expected[row], width}), 0.9995)
-            << isa_name(isa) << " " << stage << " row " << row / width;
+        expect_agreement("vision/bf16", stage + " rows, cosine",
+                         cosine({&got[row], width}, {&expected[row], width}), 0.9995,
+                         name + " row " + std::to_string(row / width));
       }
       for (const float value : got) EXPECT_EQ(value, bf16_to_f32(f32_to_bf16(value)));
     }
