@@ -252,14 +252,19 @@ class BenchCommand final : public Command {
   Result<std::vector<size_t>> stream_counts() const {
     std::vector<size_t> counts;
     for (const std::string& text : streams_) {
-      size_t count = 0;
-      const auto parsed = std::from_chars(text.data(), text.data() + text.size(), count);
-      if (parsed.ec != std::errc() || parsed.ptr != text.data() + text.size() || count == 0 ||
-          count > engine_.max_rows) {
-        return Error::invalid(
-            "--streams", "\"" + text + "\", wanted is 1 to " + std::to_string(engine_.max_rows));
+      const char* at = text.data();
+      const char* const end = at + text.size();
+      while (at < end) {
+        size_t count = 0;
+        const auto parsed = std::from_chars(at, end, count);
+        const bool apart = parsed.ptr == end || *parsed.ptr == ',';
+        if (parsed.ec != std::errc() || !apart || count == 0 || count > engine_.max_rows) {
+          return Error::invalid("--streams", "\"" + text + "\", wanted are numbers from 1 to " +
+                                                 std::to_string(engine_.max_rows));
+        }
+        counts.push_back(count);
+        at = parsed.ptr == end ? end : parsed.ptr + 1;
       }
-      counts.push_back(count);
     }
     return counts;
   }

@@ -81,7 +81,7 @@ struct Setup {
 };
 
 struct LoopCost {
-  std::vector<double> bubble_percent, plan_ns, step_ms, others;
+  std::vector<double> bubble_percent, sample_percent, plan_ns, step_ms, others;
 };
 
 // Steps in which all sequences decode.
@@ -107,7 +107,10 @@ Result<void> sample_loop(const Setup& setup, size_t count, LoopCost& cost) {
   const double seconds = seconds_of(system_clock().now_ns() - begin);
   const engine::Engine::StepCounters& after = load.engine().counters();
   const double made = static_cast<double>(after.steps - before.steps);
-  cost.bubble_percent.push_back(100 * (after.bubble_seconds - before.bubble_seconds) / seconds);
+  const double computing = after.compute_seconds - before.compute_seconds;
+  const double sampling = after.sample_seconds - before.sample_seconds;
+  cost.bubble_percent.push_back(100 * std::max(0.0, 1 - (computing + sampling) / seconds));
+  cost.sample_percent.push_back(100 * sampling / seconds);
   cost.plan_ns.push_back(1e9 * (after.plan_seconds - before.plan_seconds) / made /
                          static_cast<double>(count));
   cost.step_ms.push_back(1e3 * seconds / made);
@@ -124,13 +127,16 @@ std::string loop_name(const Setup& setup, bool fake, size_t count) {
 Measured result_of(std::string name, const LoopCost& cost) {
   Measured result;
   result.name = std::move(name);
-  result.unit = "% of a step is bubble";
+  result.unit = "% bubble";
   result.spread = spread_of(cost.bubble_percent);
   result.load = spread_of(cost.others).median;
   const double plan = spread_of(cost.plan_ns).median;
   const double step = spread_of(cost.step_ms).median;
-  result.details = {{"plan_ns_per_sequence", plan}, {"step_ms", step}};
-  result.notes = {fmt::format("planning {:.0f} ns a sequence, a step {:.3f} ms", plan, step)};
+  const double sampling = spread_of(cost.sample_percent).median;
+  result.details = {
+      {"plan_ns_per_sequence", plan}, {"step_ms", step}, {"sample_percent", sampling}};
+  result.notes = {fmt::format("planning {:.0f} ns a sequence, a step {:.3f} ms, {:.1f} % sampling",
+                              plan, step, sampling)};
   return result;
 }
 

@@ -15,8 +15,8 @@
 namespace deepinfer::apps {
 
 // For 1, 16 and 64 sequences, plain and overlapped, over a model whose steps take one millisecond
-// and over the real one: the share of a step in which nothing computes ("bubble", %), with the time
-// of planning a sequence.
+// and over the real one: the share of the time in which neither the model computes nor tokens are
+// sampled ("bubble", %), with the time of planning a sequence.
 // Mixed load on the real model: 16 streams decode while long prompts arrive at random (Poisson,
 // about a third of what the machine can read): the 99th percentile of the gaps between tokens over
 // their median, the throughput lost to the prompts beside it. target_step_ms: of the engine, 0:
