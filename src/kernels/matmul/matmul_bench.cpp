@@ -8,11 +8,11 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <string>
 #include <vector>
 
 #include "kernels/bench_machine.h"
+#include "kernels/matmul/bench_agreement.h"
 
 namespace deepinfer::kernels {
 namespace {
@@ -32,37 +32,10 @@ std::vector<std::byte> plausible_weights(DType dtype) {
   return bytes;
 }
 
-std::vector<float> rows_of(size_t rows) {
-  std::vector<float> x(rows * kInputs);
-  for (size_t i = 0; i < x.size(); ++i) x[i] = std::sin(static_cast<float>(i) * 0.37f);
-  return x;
-}
-
-void fill(Activations& acts, Target target, const PackedMatrix& w, const std::vector<float>& x) {
-  const size_t rows = x.size() / kInputs;
-  acts.begin(target, rows, kInputs, w.form());
-  for (size_t r = 0; r < rows; ++r) acts.fill_row(r, x.data() + r * kInputs);
-}
-
-bool agrees(DType dtype, Isa isa, const std::vector<std::byte>& bytes) {
-  const TensorView view{dtype, {16, kInputs}, bytes.data()};
-  const std::vector<float> x = rows_of(1);
-  std::vector<float> results[2];
-  const Isa contenders[2] = {Isa::ref, isa};
-  for (size_t i = 0; i < 2; ++i) {
-    const Target target{contenders[i], Numerics::fast};
-    const PackedMatrix w = PackedMatrix::pack(view, target, bench_pool()).value();
-    Activations acts;
-    fill(acts, target, w, x);
-    results[i].resize(16);
-    matmul(bench_pool(), acts, {{.weights = &w, .out = results[i].data(), .stride = 16}});
-  }
-  return results[0] == results[1];
-}
-
 void product(benchmark::State& state, DType dtype, Isa isa, size_t rows) {
   const std::vector<std::byte> bytes = plausible_weights(dtype);
-  if (!agrees(dtype, isa, bytes)) {
+  const TensorView first_rows{dtype, {16, kInputs}, bytes.data()};
+  if (!agrees_with_reference({first_rows, {}, 0, 0}, isa)) {
     state.SkipWithError("differs from the reference");
     return;
   }
@@ -76,7 +49,8 @@ void product(benchmark::State& state, DType dtype, Isa isa, size_t rows) {
     matrices.push_back(PackedMatrix::pack(view, target, bench_pool(), &arena).value());
   }
   Activations acts;
-  fill(acts, target, matrices[0], rows_of(rows));
+  acts.begin(target, rows, kInputs, matrices[0].form());
+  fill_rows(acts, bench_rows(rows, kInputs));
   Buffer out(rows * kOutputs * sizeof(float));
   double seconds = 0, bandwidth = 0;
   size_t next = 0;

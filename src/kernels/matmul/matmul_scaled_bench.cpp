@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <cstring>
 #include <random>
 #include <string>
@@ -15,6 +14,7 @@
 
 #include "kernels/bench_machine.h"
 #include "kernels/matmul.h"
+#include "kernels/matmul/bench_agreement.h"
 
 namespace deepinfer::kernels {
 namespace {
@@ -64,33 +64,6 @@ Matrix make(const Kind& kind) {
   return m;
 }
 
-std::vector<float> rows_of(size_t rows) {
-  std::vector<float> x(rows * kInputs);
-  for (size_t i = 0; i < x.size(); ++i) x[i] = std::sin(static_cast<float>(i % 65521) * 0.37f);
-  return x;
-}
-
-void fill(Activations& acts, const std::vector<float>& x) {
-  for (size_t r = 0; r < acts.rows(); ++r) acts.fill_row(r, x.data() + r * kInputs);
-}
-
-bool agrees(const ScaledView& whole, Isa isa) {
-  const ScaledView view = whole.slice_outputs(0, 64);
-  const std::vector<float> x = rows_of(1);
-  std::vector<float> results[2];
-  const Isa contenders[2] = {Isa::ref, isa};
-  for (size_t i = 0; i < 2; ++i) {
-    const Target target{contenders[i], Numerics::fast};
-    const PackedMatrix w = PackedMatrix::pack(view, target, bench_pool()).value();
-    Activations acts;
-    acts.begin(target, 1, kInputs, w.form());
-    fill(acts, x);
-    results[i].resize(64);
-    matmul(bench_pool(), acts, {{.weights = &w, .out = results[i].data(), .stride = 64}});
-  }
-  return results[0] == results[1];
-}
-
 struct Timer {
   double seconds = 0, bytes = 0, operations = 0, bandwidth = 0;
 
@@ -119,7 +92,9 @@ struct Timer {
 
 void product(benchmark::State& state, const Kind& kind, Isa isa, size_t rows) {
   const Matrix m = make(kind);
-  if (!agrees(m.view, isa)) return state.SkipWithError("differs from the reference");
+  if (!agrees_with_reference(m.view.slice_outputs(0, 64), isa)) {
+    return state.SkipWithError("differs from the reference");
+  }
   const Target target{isa, Numerics::fast};
   // Few rows: enough matrices to leave the caches, as in a model.
   const size_t count = rows > 16 ? 2 : (size_t{768} << 20) / m.view.bytes();
@@ -130,7 +105,7 @@ void product(benchmark::State& state, const Kind& kind, Isa isa, size_t rows) {
   }
   Activations acts;
   acts.begin(target, rows, kInputs, ws[0].form());
-  fill(acts, rows_of(rows));
+  fill_rows(acts, bench_rows(rows, kInputs));
   Buffer out(rows * kOutputs * sizeof(float));
   Timer timer;
   size_t next = 0;
@@ -162,7 +137,9 @@ std::vector<uint32_t> route(size_t rows, std::mt19937& rng) {
 
 void experts(benchmark::State& state, const Kind& kind, Isa isa, size_t rows) {
   const Matrix m = make(kind);
-  if (!agrees(m.view, isa)) return state.SkipWithError("differs from the reference");
+  if (!agrees_with_reference(m.view.slice_outputs(0, 64), isa)) {
+    return state.SkipWithError("differs from the reference");
+  }
   const Target target{isa, Numerics::fast};
   const size_t layers = rows > 16 ? 1 : 4;
   Arena arena;
@@ -170,7 +147,7 @@ void experts(benchmark::State& state, const Kind& kind, Isa isa, size_t rows) {
   for (size_t i = 0; i < layers * kExperts; ++i) {
     ws.push_back(PackedMatrix::pack(m.view, target, bench_pool(), &arena).value());
   }
-  const std::vector<float> x = rows_of(rows * kPerToken);
+  const std::vector<float> x = bench_rows(rows * kPerToken, kInputs);
   Buffer out(rows * kPerToken * kOutputs * sizeof(float));
   std::mt19937 rng(3);
   Timer timer;
@@ -180,7 +157,7 @@ void experts(benchmark::State& state, const Kind& kind, Isa isa, size_t rows) {
     const std::vector<uint32_t> segment_rows = route(rows, rng);
     Activations acts;
     acts.begin(target, segment_rows, kInputs, ws[0].form());
-    fill(acts, x);
+    fill_rows(acts, x);
     std::vector<Product> products;
     size_t first = 0, used = 0;
     for (uint32_t e = 0; e < kExperts; ++e) {
