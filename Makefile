@@ -27,7 +27,7 @@ test:  ## builds everything and runs the whole test suite
 	@$(CMAKE_BUILD) test
 	@ctest --preset test --parallel $(JOBS)
 
-GOLDEN_TESTS = src/models/models_test tests/vision_test
+GOLDEN_TESTS = src/kernels/kernels_test src/models/models_test tests/vision_test
 goldens:  ## every golden with a tolerance: the worst error of all instruction sets, as a table
 	@tools/setup.sh build test
 	@python3 tools/fetch_data.py smollm2

@@ -114,7 +114,8 @@ def main():
     if not worst:
         raise SystemExit("no golden was compared")
     print(table(worst))
-    print(f"\n{len(worst)} figures; worst of {', '.join(sets)}; {processor()}.")
+    of_sets = f"; worst of {', '.join(sets)}" if sets else ""
+    print(f"\n{len(worst)} figures{of_sets}; {processor()}.")
     if not all(figure.fits() for figure in worst.values()):
         raise SystemExit("a figure is out of bounds")
 

@@ -6,6 +6,9 @@
 #include <numbers>
 #include <string>
 
+#include "tests/golden_error.h"
+#include "tests/golden_file.h"
+
 namespace deepinfer::kernels {
 namespace {
 
@@ -78,6 +81,27 @@ TEST(Rope, Yarn) {
                         .scaling = RopeScalingKind::yarn,
                         .factor = 40.0,
                         .original_context = context});
+  }
+}
+
+TEST(Rope, UnitsOfV41) {
+  const GoldenFile golden("deepseek_v41/units.safetensors");
+  const RopeParameters yarn{.theta = 160000.0,
+                            .dims = 64,
+                            .scaling = RopeScalingKind::yarn,
+                            .factor = 16.0,
+                            .original_context = 65536.0};
+  for (const auto& [p, name] :
+       {std::pair{RopeParameters{.theta = 10000.0, .dims = 64}, "rope_freq_10000"},
+        {yarn, "rope_freq_160000_yarn16"}}) {
+    const RopeTable table = RopeTable::create(p).value();
+    const std::span<const float> expected = golden[name].as<float>();
+    ASSERT_EQ(table.pairs(), expected.size());
+    for (size_t i = 0; i < expected.size(); ++i) {
+      expect_error("deepseek_v41/units", "RoPE frequencies, relative",
+                   std::abs(double{table.frequencies()[i]} / double{expected[i]} - 1.0), 3e-7,
+                   std::string(name) + " pair " + std::to_string(i));
+    }
   }
 }
 

@@ -147,6 +147,22 @@ TEST(Rounding, NearestEvenEqualsTheGoldens) {
   expect_rounds<uint8_t>(golden, "e5m2_rne", f32_to_e5m2);
 }
 
+TEST(Rounding, UnitsOfV41) {
+  const GoldenFile golden("deepseek_v41/units.safetensors");
+  const std::span<const float> in = golden["bf16_in"].as<float>();
+  const std::span<const float> out = golden["bf16_out"].as<float>();
+  ASSERT_EQ(in.size(), 256u);
+  for (size_t i = 0; i < in.size(); ++i) {
+    EXPECT_EQ(bf16_to_f32(f32_to_bf16(in[i])), out[i]) << in[i];
+  }
+  const std::span<const float> table = golden["e4m3_table"].as<float>();
+  ASSERT_EQ(table.size(), 256u);
+  for (size_t code = 0; code < table.size(); ++code) {
+    const float value = e4m3_to_f32(static_cast<uint8_t>(code));
+    EXPECT_EQ(std::isnan(value) ? 0.0f : value, table[code]) << code;
+  }
+}
+
 TEST(Rounding, FlushToZeroChangesNothing) {
   const unsigned before = _mm_getcsr();
   _mm_setcsr(before | 0x8000);
