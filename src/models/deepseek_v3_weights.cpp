@@ -11,9 +11,6 @@
 namespace deepinfer::models {
 namespace {
 
-size_t file_bytes(const weights::ExpertTensors& expert) {
-  return expert.gate.bytes() + expert.up.bytes() + expert.down.bytes();
-}
 
 size_t file_bytes(const weights::V3LayerTensors& layer, bool streamed) {
   size_t bytes = layer.q_b.bytes() + layer.kv_a.bytes() + layer.o.bytes();
@@ -26,12 +23,12 @@ size_t file_bytes(const weights::V3LayerTensors& layer, bool streamed) {
     bytes +=
         layer.indexer->q_b.bytes() + layer.indexer->key.bytes() + layer.indexer->weights.bytes();
   }
-  if (layer.dense) bytes += file_bytes(*layer.dense);
+  if (layer.dense) bytes += layer.dense->bytes();
   if (layer.moe) {
     bytes += layer.moe->router.bytes();
-    if (layer.moe->shared.gate.codes.data != nullptr) bytes += file_bytes(layer.moe->shared);
+    if (layer.moe->shared.gate.codes.data != nullptr) bytes += layer.moe->shared.bytes();
     if (!streamed) {
-      for (const weights::ExpertTensors& expert : layer.moe->experts) bytes += file_bytes(expert);
+      for (const weights::ExpertTensors& expert : layer.moe->experts) bytes += expert.bytes();
     }
   }
   return bytes;
@@ -94,7 +91,7 @@ size_t chosen_bytes(const weights::DeepseekV3Tensors& tensors,
                     const weights::DeepseekV3Config& config) {
   size_t bytes = 0;
   for (const weights::V3LayerTensors& layer : tensors.layers) {
-    if (layer.moe) bytes += file_bytes(layer.moe->experts.front()) * config.moe.per_token;
+    if (layer.moe) bytes += layer.moe->experts.front().bytes() * config.moe.per_token;
   }
   return bytes;
 }

@@ -106,20 +106,16 @@ std::vector<const weights::V41BlockTensors*> all_blocks(
   return blocks;
 }
 
-size_t expert_bytes(const weights::ExpertTensors& expert) {
-  return expert.gate.bytes() + expert.up.bytes() + expert.down.bytes();
-}
-
 // What the loader will be asked for, near enough for a progress line.
 size_t total_bytes(const weights::DeepseekV41Tensors& tensors, bool streamed) {
   size_t bytes = tensors.output.bytes();
   for (const weights::V41BlockTensors* block : all_blocks(tensors)) {
     const weights::LatentAttentionTensors& a = block->attention;
     for (const ScaledView* view : {&a.q_a, &a.q_b, &a.kv, &a.o_a, &a.o_b}) bytes += view->bytes();
-    bytes += expert_bytes(block->moe.shared) + block->moe.router.bytes() +
+    bytes += block->moe.shared.bytes() + block->moe.router.bytes() +
              block->hc_attn.fn.bytes() + block->hc_ffn.fn.bytes();
     if (streamed) continue;
-    for (const weights::ExpertTensors& expert : block->moe.experts) bytes += expert_bytes(expert);
+    for (const weights::ExpertTensors& expert : block->moe.experts) bytes += expert.bytes();
   }
   return bytes;
 }

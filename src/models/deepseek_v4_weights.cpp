@@ -14,9 +14,6 @@ std::string layer_name(size_t layer) { return "layer " + std::to_string(layer); 
 std::string stage_name(size_t stage) { return "dspark stage " + std::to_string(stage); }
 
 size_t file_bytes(const ScaledView& view) { return view.bytes(); }
-size_t file_bytes(const weights::ExpertTensors& expert) {
-  return expert.gate.bytes() + expert.up.bytes() + expert.down.bytes();
-}
 size_t file_bytes(const weights::HyperTensors& hyper) {
   return hyper.fn.bytes() + hyper.base.bytes() + hyper.scale.bytes();
 }
@@ -37,11 +34,11 @@ size_t file_bytes(const weights::V4BlockTensors& block, bool streamed) {
     bytes += block.indexer->q_b.bytes() + block.indexer->weights.bytes() +
              file_bytes(block.indexer->compressor);
   }
-  bytes += block.moe.router.bytes() + file_bytes(block.moe.shared);
+  bytes += block.moe.router.bytes() + block.moe.shared.bytes();
   if (block.moe.bias) bytes += block.moe.bias->bytes();
   if (block.moe.by_id) bytes += block.moe.by_id->bytes();
   if (streamed) return bytes;
-  for (const weights::ExpertTensors& expert : block.moe.experts) bytes += file_bytes(expert);
+  for (const weights::ExpertTensors& expert : block.moe.experts) bytes += expert.bytes();
   return bytes;
 }
 

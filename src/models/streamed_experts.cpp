@@ -48,12 +48,6 @@ Result<SlotLayout> slot_layout(const ExpertTensors& expert, kernels::Target targ
   return layout;
 }
 
-size_t raw_bytes(const ExpertTensors& expert) {
-  size_t bytes = 0;
-  for (const ScaledView* view : views_of(expert)) bytes += view->bytes();
-  return bytes;
-}
-
 bool same_shape(const ExpertTensors& a, const ExpertTensors& b) {
   const auto left = views_of(a), right = views_of(b);
   for (size_t i = 0; i < kMatrices; ++i) {
@@ -125,7 +119,7 @@ Result<void> StreamedExperts::State::bind(uint32_t block, const std::byte* slot,
 
 Result<uint64_t> StreamedExperts::floor_bytes(const ExpertTensors& expert, const Options& options) {
   const SlotLayout layout = TRY(slot_layout(expert, options.target));
-  const uint64_t waiting = is_packed(expert) ? 0 : kPackBatch * (raw_bytes(expert) + 4096);
+  const uint64_t waiting = is_packed(expert) ? 0 : kPackBatch * (expert.bytes() + 4096);
   return waiting + options.per_token * (layout.total + kSlotOverhead);
 }
 

@@ -21,6 +21,7 @@ namespace deepinfer::weights {
 // w1 = gate and w3 = up [I, D], w2 = down [D, I].
 struct ExpertTensors {
   ScaledView gate, up, down;
+  size_t bytes() const { return gate.bytes() + up.bytes() + down.bytes(); }  // as stored
 };
 
 struct MoeTensors {
