@@ -11,7 +11,6 @@
 namespace deepinfer::models {
 namespace {
 
-
 size_t file_bytes(const weights::V3LayerTensors& layer, bool streamed) {
   size_t bytes = layer.q_b.bytes() + layer.kv_a.bytes() + layer.o.bytes();
   for (const ScaledView* view :

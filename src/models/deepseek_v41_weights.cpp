@@ -1,6 +1,8 @@
 #include "models/deepseek_v41_weights.h"
 
 #include <algorithm>
+#include <array>
+#include <numeric>
 #include <string>
 #include <utility>
 
@@ -112,8 +114,8 @@ size_t total_bytes(const weights::DeepseekV41Tensors& tensors, bool streamed) {
   for (const weights::V41BlockTensors* block : all_blocks(tensors)) {
     const weights::LatentAttentionTensors& a = block->attention;
     for (const ScaledView* view : {&a.q_a, &a.q_b, &a.kv, &a.o_a, &a.o_b}) bytes += view->bytes();
-    bytes += block->moe.shared.bytes() + block->moe.router.bytes() +
-             block->hc_attn.fn.bytes() + block->hc_ffn.fn.bytes();
+    bytes += block->moe.shared.bytes() + block->moe.router.bytes() + block->hc_attn.fn.bytes() +
+             block->hc_ffn.fn.bytes();
     if (streamed) continue;
     for (const weights::ExpertTensors& expert : block->moe.experts) bytes += expert.bytes();
   }
@@ -181,10 +183,8 @@ Result<size_t> step_bytes(const DeepseekV41Weights& loaded,
                           const weights::DeepseekV41Tensors& tensors,
                           const DeepseekV41Config& config, kernels::Target target) {
   const weights::ExpertTensors& expert = tensors.layers.front().moe.experts.front();
-  size_t of_expert = 0;
-  for (const ScaledView* view : {&expert.gate, &expert.up, &expert.down}) {
-    of_expert += TRY(kernels::PackedMatrix::packed_bytes(*view, target));
-  }
+  const std::array<size_t, 3> packed = TRY(packed_bytes(expert, target));
+  const size_t of_expert = std::reduce(packed.begin(), packed.end());
   size_t bytes = loaded.output.bytes();
   for (const V41Layer& layer : loaded.layers) {
     bytes += layer.bytes() + of_expert * config.moe.per_token;

@@ -1,5 +1,7 @@
 #include "models/deepseek_v4_weights.h"
 
+#include <array>
+#include <numeric>
 #include <span>
 #include <utility>
 
@@ -178,10 +180,8 @@ Result<size_t> step_bytes(const DeepseekV4Weights& loaded,
   size_t bytes = loaded.output.bytes() + loaded.head.bytes();
   for (const V4Block& layer : loaded.layers) bytes += layer.bytes_without_experts();
   const weights::ExpertTensors& expert = tensors.layers.front().moe.experts.front();
-  size_t of_expert = 0;
-  for (const ScaledView* view : {&expert.gate, &expert.up, &expert.down}) {
-    of_expert += TRY(kernels::PackedMatrix::packed_bytes(*view, target));
-  }
+  const std::array<size_t, 3> packed = TRY(packed_bytes(expert, target));
+  const size_t of_expert = std::reduce(packed.begin(), packed.end());
   return bytes + of_expert * config.moe.per_token * loaded.layers.size();
 }
 

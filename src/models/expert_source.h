@@ -8,6 +8,7 @@
 // The matrices' bytes are the same whatever the source does, so results are too.
 // Threads: acquire() from one thread at a time; a lease may be read by workers.
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -18,6 +19,7 @@
 #include "base/result.h"
 #include "kernels/matmul.h"
 #include "models/model.h"
+#include "weights/deepseek_tensors.h"
 
 namespace deepinfer::models {
 
@@ -26,6 +28,16 @@ struct ExpertMatrices {
   kernels::PackedMatrix down;      // [hidden, width]
   size_t bytes() const { return gate.bytes() + up.bytes() + down.bytes(); }
 };
+
+// Bytes of an expert's gate, up and down as they are packed for `target`; reads no weights.
+inline Result<std::array<size_t, 3>> packed_bytes(const weights::ExpertTensors& expert,
+                                                  kernels::Target target) {
+  std::array<size_t, 3> bytes{};
+  bytes[0] = TRY(kernels::PackedMatrix::packed_bytes(expert.gate, target));
+  bytes[1] = TRY(kernels::PackedMatrix::packed_bytes(expert.up, target));
+  bytes[2] = TRY(kernels::PackedMatrix::packed_bytes(expert.down, target));
+  return bytes;
+}
 
 struct ExpertLease {
   std::vector<const ExpertMatrices*> matrices;  // one per expert asked for, in order

@@ -38,11 +38,10 @@ struct SlotLayout {
 
 Result<SlotLayout> slot_layout(const ExpertTensors& expert, kernels::Target target) {
   SlotLayout layout;
-  const auto views = views_of(expert);
+  layout.bytes = TRY(packed_bytes(expert, target));
   const size_t gap = is_packed(expert) ? 0 : kMatrixGap;
   for (size_t i = 0; i < kMatrices; ++i) {
     layout.offset[i] = layout.total;
-    layout.bytes[i] = TRY(kernels::PackedMatrix::packed_bytes(*views[i], target));
     layout.total += layout.bytes[i] + gap;
   }
   return layout;
