@@ -117,7 +117,7 @@ Result<Measured> measure_start(const std::string& path, const llm::LlmOptions& o
     milliseconds.push_back(1e3 * seconds_since(start));
     if (round + 1 < rounds) continue;
     result.threads = llm->pool().thread_count();
-    for (const weights::NamedTensor& tensor : llm->checkpoint().tensors()) bytes += tensor.bytes;
+    bytes = llm->checkpoint().weight_bytes();
     add_memory(result, llm->model().resident_bytes());
   }
   const MachineLoad seen = load.sample();

@@ -75,9 +75,8 @@ Result<int> Pack::write(const std::string& model, const std::string& out, Thread
   const kernels::Target target = {.isa = TRY(kernels::choose_isa(isa_)),
                                   .numerics = kernels::Numerics::fast};
   const std::vector<ScaledView> matrices = TRY(models::packed_matrices(checkpoint, target));
-  uint64_t total = 0;
-  for (const weights::NamedTensor& tensor : checkpoint.tensors()) total += tensor.view.bytes();
-  Progress bar("packing", total, Progress::Unit::bytes, !output_.json && decorates(2));
+  Progress bar("packing", checkpoint.weight_bytes(), Progress::Unit::bytes,
+               !output_.json && decorates(2));
   const InterruptScope interrupts;
   const weights::PackSummary summary =
       TRY(weights::write_packed(checkpoint, matrices, out, pool,

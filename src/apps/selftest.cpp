@@ -235,7 +235,7 @@ class SelftestCommand final : public Command {
     };
     TRY(compare(runner, "stream"));
     if (is_packed(checkpoint)) return {};
-    if (weight_bytes(checkpoint) > PackedCopy::kMostBytes) {
+    if (checkpoint.weight_bytes() > PackedCopy::kMostBytes) {
       if (!output_.json) write_out("pack: left out, a copy of these weights takes too much disk\n");
       return {};
     }

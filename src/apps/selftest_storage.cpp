@@ -58,12 +58,6 @@ PackedCopy::~PackedCopy() {
   fs::remove_all(folder_ + ".partial", ignored);
 }
 
-uint64_t weight_bytes(const weights::Checkpoint& checkpoint) {
-  uint64_t bytes = 0;
-  for (const weights::NamedTensor& tensor : checkpoint.tensors()) bytes += tensor.view.bytes();
-  return bytes;
-}
-
 bool is_packed(const weights::Checkpoint& checkpoint) {
   return std::ranges::any_of(checkpoint.tensors(), [](const weights::NamedTensor& tensor) {
     return tensor.view.panels != PanelLayout::rows;

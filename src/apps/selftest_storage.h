@@ -38,8 +38,7 @@ class PackedCopy {
   std::unique_ptr<weights::Checkpoint> checkpoint_;
 };
 
-// Bytes of all tensors; and whether the checkpoint is a packed one.
-uint64_t weight_bytes(const weights::Checkpoint& checkpoint);
+// Whether the checkpoint is a packed one.
 bool is_packed(const weights::Checkpoint& checkpoint);
 
 }  // namespace deepinfer::apps

@@ -96,6 +96,12 @@ const std::string& Checkpoint::path() const { return state_->path; }
 const std::vector<std::string>& Checkpoint::files() const { return state_->files; }
 const std::vector<NamedTensor>& Checkpoint::tensors() const { return state_->tensors; }
 
+uint64_t Checkpoint::weight_bytes() const {
+  uint64_t bytes = 0;
+  for (const NamedTensor& tensor : state_->tensors) bytes += tensor.bytes;
+  return bytes;
+}
+
 const NamedTensor* Checkpoint::find_tensor(std::string_view name) const {
   const auto found = std::lower_bound(
       state_->tensors.begin(), state_->tensors.end(), name,

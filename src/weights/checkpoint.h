@@ -57,6 +57,7 @@ class Checkpoint {
   const std::vector<std::string>& files() const;
 
   const std::vector<NamedTensor>& tensors() const;  // sorted by name
+  uint64_t weight_bytes() const;                    // of all tensors, in the files
   const TensorView* find(std::string_view name) const;
   const NamedTensor* find_tensor(std::string_view name) const;
   // Where a byte of a tensor's data lies on disk; requires that it is one.

@@ -410,9 +410,7 @@ Result<PackSummary> Packer::run(const std::string& partial) {
   TRY(file.end_at(summary.packed_bytes));
   TRY(file.sync());
   TRY(write_side_files(partial));
-  for (const NamedTensor& tensor : checkpoint_.tensors()) {
-    summary.original_bytes += tensor.view.bytes();
-  }
+  summary.original_bytes = checkpoint_.weight_bytes();
   return summary;
 }
 
