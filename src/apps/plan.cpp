@@ -25,9 +25,6 @@ constexpr double kLimitSeconds = 0.03;
 constexpr size_t kDiskBytes = size_t{128} << 20;
 // A plain NVMe disk; only where there are no weights to read and nothing was stated.
 constexpr double kAssumedDisk = 2e9;
-constexpr uint64_t kDefaultContext = 8192;
-// Of the memory this process may use; the rest is for the system and the page cache.
-constexpr double kMemoryFraction = 0.9;
 
 // From here on the load of others is worth a word.
 constexpr double kBusy = 0.1;
@@ -263,11 +260,9 @@ class PlanCommand final : public Command {
     }
     const Measured measured = TRY(measure(subject));
     const models::PlanRequest request = {
-        .context = context_ > 0 ? context_ : std::min(kDefaultContext, most),
+        .context = models::planned_context(context_, most),
         .streams = streams_,
-        .memory = memory_ > 0 ? memory_
-                              : static_cast<uint64_t>(static_cast<double>(usable_memory_bytes()) *
-                                                      kMemoryFraction),
+        .memory = memory_ > 0 ? memory_ : models::planned_memory(usable_memory_bytes()),
         .kv = kv_ == "f32" ? models::KvMode::f32 : models::KvMode::official,
         .max_rows = max_rows_,
         .rates = measured.rates};

@@ -24,9 +24,9 @@ Result<uint64_t> default_stream_bytes(const weights::Checkpoint& checkpoint,
   const models::PlannedModel model = TRY(models::planned_from_checkpoint(checkpoint));
   const cache::CacheLayout layout = TRY(models::planned_cache(model.config, options.model.kv));
   models::PlanRequest request;
-  const uint64_t trained = models::base_config(model.config).context;
-  request.context = std::min<uint64_t>(options.context != 0 ? options.context : 8192, trained);
-  request.memory = usable_memory_bytes() / 10 * 9;
+  request.context =
+      models::planned_context(options.context, models::base_config(model.config).context);
+  request.memory = models::planned_memory(usable_memory_bytes());
   request.kv = options.model.kv;
   request.max_rows = options.model.max_rows;
   const models::MemoryPlan plan = models::plan_memory(model, layout, request);

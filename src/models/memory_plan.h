@@ -13,6 +13,7 @@
 //
 // Threads: any; pure functions.
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <variant>
@@ -55,10 +56,18 @@ struct PlanRates {
   double int8_products = 0;   // operations on FP4 and block formats
 };
 
+inline constexpr uint64_t kDefaultContext = 8192;
+// Tokens of a sequence when the caller states `context` (0: nothing), the model `most`.
+inline uint64_t planned_context(uint64_t context, uint64_t most) {
+  return std::min(context != 0 ? context : kDefaultContext, most);
+}
+// Of the memory that this process may use; the rest is for the system and the page cache.
+inline uint64_t planned_memory(uint64_t usable) { return usable / 10 * 9; }
+
 struct PlanRequest {
-  uint64_t context = 8192;  // tokens of each sequence
-  uint64_t streams = 1;     // sequences at once
-  uint64_t memory = 0;      // bytes that may be used
+  uint64_t context = kDefaultContext;  // tokens of each sequence
+  uint64_t streams = 1;                // sequences at once
+  uint64_t memory = 0;                 // bytes that may be used
   KvMode kv = KvMode::official;
   uint64_t max_rows = 512;
   PlanRates rates;
