@@ -22,7 +22,6 @@ DeepseekV41::DeepseekV41(weights::DeepseekV41Config config, const ModelOptions& 
       rounding_(options.target, kQuantizerBlock),
       decoder_(config_.first_decoder_layer()),
       weights_(std::move(weights)),
-
       windows_(spare_rows(config_.dspark)),
       streams_(config_.hyper, config_.hidden, config_.norm_eps, options.target, rounding_, work_),
       block_(v41_block_shape(config_, options.kv), options.target, rounding_, work_, profile_),
