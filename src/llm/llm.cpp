@@ -204,7 +204,8 @@ Result<engine::Request> Llm::make_request(const Prompt& prompt, ThreadPool& pool
   ConversationPrompt parts;
   if (const auto* conversation = std::get_if<recipe::Conversation>(&prompt.input)) {
     if (!tokenizer_) return *tokenizer_error_;
-    parts = TRY(encode_conversation(TRY(layout()), *conversation, *tokenizer_));
+    const recipe::Layout layout = TRY(this->layout());
+    parts = TRY(encode_conversation(layout, *conversation, *tokenizer_));
     if (prompt.ignore_eos) parts.stop_ids.clear();
   } else {
     parts.ids = TRY(encode(prompt.input));
@@ -263,10 +264,7 @@ Result<void> Llm::feed(Run& run) {
       run.live_choices += choices;
       continue;
     }
-    // The engine calls it by a number that nobody outside knows.
-    Error error = added.error();
-    error.thing = "prompt";
-    stream.fail(std::move(error), run.on_delta);
+    stream.fail(prompt_error(added.error()), run.on_delta);
   }
   return {};
 }

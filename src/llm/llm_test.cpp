@@ -96,6 +96,92 @@ TEST(Llm, CancelEndsEverything) {
   EXPECT_EQ(llm->generate({&next, 1}, {}).value()[0].ids.size(), 8u);
 }
 
+TEST(Llm, APromptThatIsKnownIsNotComputedAgain) {
+  const std::unique_ptr<Llm> llm = open_tiny();
+  std::vector<int32_t> ids;
+  for (int32_t i = 0; i < 200; ++i) ids.push_back(2 + i * 31 % 500);
+  const Prompt prompt = ids_prompt(ids);
+  const Answer cold = llm->generate({&prompt, 1}, {}).value()[0];
+  const Answer warm = llm->generate({&prompt, 1}, {}).value()[0];
+  EXPECT_EQ(cold.stats.cached_tokens, 0u);
+  EXPECT_EQ(cold.stats.resume, "cold");
+  EXPECT_EQ(warm.stats.cached_tokens, 199u);
+  EXPECT_EQ(warm.stats.not_reused, "");
+  EXPECT_EQ(warm.ids, cold.ids);
+  EXPECT_EQ(warm.logprobs, cold.logprobs);
+  Prompt tenant = prompt;
+  tenant.salt = 1;
+  EXPECT_EQ(llm->generate({&tenant, 1}, {}).value()[0].stats.cached_tokens, 0u);
+  EXPECT_EQ(llm->engine()->pages_in_use(), 0u);
+}
+
+TEST(Llm, ChoicesAreSeededInARow) {
+  const std::unique_ptr<Llm> llm = open_tiny();
+  Prompt prompt = ids_prompt({1, 2, 3});
+  prompt.sampling.temperature = 1;
+  prompt.sampling.seed = 10;
+  prompt.choices = 3;
+  const Answer together = llm->generate({&prompt, 1}, {}).value()[0];
+  ASSERT_EQ(together.others.size(), 2u);
+  prompt.choices = 1;
+  for (uint64_t i = 0; i < 3; ++i) {
+    prompt.sampling.seed = 10 + i;
+    const Answer alone = llm->generate({&prompt, 1}, {}).value()[0];
+    EXPECT_EQ(alone.ids, i == 0 ? together.ids : together.others[i - 1].ids);
+  }
+  prompt.sampling.seed = 10;
+  prompt.best_of = 3;
+  const Answer best = llm->generate({&prompt, 1}, {}).value()[0];
+  for (const Answer& one : together.others) EXPECT_GE(best.mean_logprob(), one.mean_logprob());
+  EXPECT_GE(best.mean_logprob(), together.mean_logprob());
+  EXPECT_TRUE(best.others.empty());
+}
+
+TEST(Llm, OptionsReachTheEngine) {
+  const std::unique_ptr<Llm> llm = open_tiny();
+  Prompt prompt = ids_prompt({1, 2, 3});
+  const Answer plain = llm->generate({&prompt, 1}, {}).value()[0];
+  Prompt forced = prompt;
+  forced.forced_ids = {5, -1, 9};
+  const Answer taught = llm->generate({&forced, 1}, {}).value()[0];
+  EXPECT_EQ(taught.ids[0], 5);
+  EXPECT_EQ(taught.ids[2], 9);
+  Prompt stopped = prompt;
+  stopped.stop_ids = {plain.ids[3]};
+  stopped.sampling.top_logprobs = 2;
+  stopped.want_prompt_logprobs = true;
+  const Answer shorter = llm->generate({&stopped, 1}, {}).value()[0];
+  EXPECT_EQ(shorter.finish, engine::FinishReason::stop);
+  EXPECT_LE(shorter.ids.size(), 4u);
+  EXPECT_EQ(shorter.top_logprobs.size(), shorter.ids.size());
+  ASSERT_EQ(shorter.prompt_logprobs.size(), 2u);
+  EXPECT_EQ(shorter.prompt_logprobs[1].id, 3);
+  Prompt biased = prompt;
+  biased.sampling.logit_bias = {{77, 100.0f}};
+  EXPECT_EQ(llm->generate({&biased, 1}, {}).value()[0].ids, std::vector<int32_t>(8, 77));
+  Prompt drafted = prompt;
+  drafted.drafting = engine::Drafting::ngram;
+  EXPECT_EQ(llm->generate({&drafted, 1}, {}).value()[0].ids, plain.ids);
+}
+
+TEST(Llm, MorePromptsThanMayWaitAreFedInTurn) {
+  LlmOptions options;
+  options.max_sequences = 2;
+  options.pool.threads = 2;
+  const std::unique_ptr<Llm> llm = Llm::open(kTiny, options).value();
+  std::vector<Prompt> prompts;
+  for (int32_t i = 0; i < 40; ++i) prompts.push_back(ids_prompt({i + 2, 3}, 3));
+  const std::vector<Answer> answers = llm->generate(prompts, {}).value();
+  for (const Answer& answer : answers) EXPECT_EQ(answer.ids.size(), 3u);
+}
+
+TEST(Llm, LimitsTellTheSnapshots) {
+  const std::unique_ptr<Llm> llm = open_tiny();
+  const Prompt prompt = ids_prompt({1});
+  (void)llm->generate({&prompt, 1}, {}).value();
+  EXPECT_NE(llm->engine()->limits().text().find("MiB of snapshots"), std::string::npos);
+}
+
 TEST(Llm, ScoresDoNotDependOnChunks) {
   std::vector<int32_t> ids;
   for (int32_t i = 0; i < 30; ++i) ids.push_back(i * 17 % 512);

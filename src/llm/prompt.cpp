@@ -36,4 +36,9 @@ Result<void> check_prompt(const Prompt& prompt) {
   return {};
 }
 
+Error prompt_error(Error error) {
+  if (error.thing.starts_with("request ")) error.thing = "prompt";
+  return error;
+}
+
 }  // namespace deepinfer::llm

@@ -93,4 +93,7 @@ struct Delta {
 // Fails (invalid) on options that exclude each other, naming both; the engine checks the rest.
 Result<void> check_prompt(const Prompt& prompt);
 
+// An engine's error about a request, which it calls by a number that nobody outside knows.
+Error prompt_error(Error error);
+
 }  // namespace deepinfer::llm
