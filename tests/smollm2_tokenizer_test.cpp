@@ -5,7 +5,7 @@
 #include "tests/text_data.h"
 #include "text/tokenizer.h"
 #include "weights/checkpoint.h"
-#include "weights/gguf_tokenizer.h"
+#include "weights/gguf/gguf_tokenizer.h"
 
 namespace deepinfer {
 namespace {

@@ -14,7 +14,7 @@
 #include "base/result.h"
 #include "tensor/tensor.h"
 #include "weights/checkpoint.h"
-#include "weights/disk_reader.h"
+#include "weights/disk/disk_reader.h"
 
 namespace deepinfer::apps {
 

@@ -11,7 +11,7 @@
 #include "base/memory.h"
 #include "base/progress.h"
 #include "models/packed_matrices.h"
-#include "weights/pack_writer.h"
+#include "weights/packed/pack_writer.h"
 
 namespace deepinfer::apps {
 namespace {

@@ -11,7 +11,7 @@
 #include "base/thread_pool.h"
 #include "models/memory_plan.h"
 #include "models/packed_matrices.h"
-#include "weights/pack_writer.h"
+#include "weights/packed/pack_writer.h"
 
 namespace deepinfer::apps {
 

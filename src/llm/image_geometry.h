@@ -5,7 +5,7 @@
 // Threads: a pure function.
 
 #include "image/layout.h"
-#include "weights/deepseek_config.h"
+#include "weights/deepseek/deepseek_config.h"
 
 namespace deepinfer::llm {
 

@@ -2,7 +2,7 @@
 
 #include "base/json.h"
 #include "llm/llm.h"
-#include "weights/gguf_tokenizer.h"
+#include "weights/gguf/gguf_tokenizer.h"
 #include "weights/model_config.h"
 
 namespace deepinfer::llm {

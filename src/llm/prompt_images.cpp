@@ -5,8 +5,8 @@
 
 #include "image/span.h"
 #include "llm/image_geometry.h"
-#include "weights/deepseek_config.h"
-#include "weights/deepseek_tensors.h"
+#include "weights/deepseek/deepseek_config.h"
+#include "weights/deepseek/deepseek_tensors.h"
 
 namespace deepinfer::llm {
 

@@ -17,7 +17,7 @@
 
 #include "base/result.h"
 #include "models/model.h"
-#include "weights/deepseek_config.h"
+#include "weights/deepseek/deepseek_config.h"
 
 namespace deepinfer::models {
 

@@ -6,7 +6,7 @@
 #include "models/matrix_loader.h"
 #include "models/resident_experts.h"
 #include "models/streamed_experts.h"
-#include "weights/deepseek_tensors.h"
+#include "weights/deepseek/deepseek_tensors.h"
 
 namespace deepinfer::models {
 namespace {

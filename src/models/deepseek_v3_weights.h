@@ -20,7 +20,7 @@
 #include "models/moe.h"
 #include "tensor/arena.h"
 #include "weights/checkpoint.h"
-#include "weights/deepseek_config.h"
+#include "weights/deepseek/deepseek_config.h"
 
 namespace deepinfer::models {
 

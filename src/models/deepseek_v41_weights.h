@@ -19,8 +19,8 @@
 #include "models/latent_block.h"
 #include "models/moe.h"
 #include "tensor/arena.h"
-#include "weights/deepseek_config.h"
-#include "weights/deepseek_tensors.h"
+#include "weights/deepseek/deepseek_config.h"
+#include "weights/deepseek/deepseek_tensors.h"
 
 namespace deepinfer::models {
 

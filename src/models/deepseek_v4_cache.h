@@ -22,7 +22,7 @@
 #include "models/model.h"
 #include "models/v4_compressor.h"
 #include "models/window_cache.h"
-#include "weights/deepseek_config.h"
+#include "weights/deepseek/deepseek_config.h"
 
 namespace deepinfer::models {
 

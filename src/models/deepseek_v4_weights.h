@@ -21,8 +21,8 @@
 #include "models/model.h"
 #include "models/moe.h"
 #include "models/v4_compressor.h"
-#include "weights/deepseek_config.h"
-#include "weights/deepseek_tensors.h"
+#include "weights/deepseek/deepseek_config.h"
+#include "weights/deepseek/deepseek_tensors.h"
 
 namespace deepinfer::models {
 

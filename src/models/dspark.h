@@ -21,7 +21,7 @@
 #include "models/row_work.h"
 #include "models/window_cache.h"
 #include "tensor/scaled_view.h"
-#include "weights/deepseek_config.h"
+#include "weights/deepseek/deepseek_config.h"
 
 namespace deepinfer::models {
 

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "weights/engram_primes.h"
+#include "weights/deepseek/engram_primes.h"
 
 namespace deepinfer::models {
 namespace {

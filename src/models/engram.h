@@ -31,7 +31,7 @@
 #include "models/row_work.h"
 #include "models/step_runs.h"
 #include "tensor/scaled_view.h"
-#include "weights/disk_reader.h"
+#include "weights/disk/disk_reader.h"
 
 namespace deepinfer::models {
 

@@ -8,7 +8,7 @@
 #include "base/check.h"
 #include "base/json.h"
 #include "models/numpy_random.h"
-#include "weights/engram_primes.h"
+#include "weights/deepseek/engram_primes.h"
 
 namespace deepinfer::models {
 namespace {

@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "weights/deepseek_config.h"
+#include "weights/deepseek/deepseek_config.h"
 
 namespace deepinfer::models {
 

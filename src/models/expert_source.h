@@ -19,7 +19,7 @@
 #include "base/result.h"
 #include "kernels/matmul.h"
 #include "models/model.h"
-#include "weights/deepseek_tensors.h"
+#include "weights/deepseek/deepseek_tensors.h"
 
 namespace deepinfer::models {
 

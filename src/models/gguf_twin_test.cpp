@@ -8,8 +8,8 @@
 
 #include "models/joined_half.h"
 #include "models/model_runner.h"
-#include "weights/deepseek_tensors.h"
-#include "weights/gguf_twins.h"
+#include "weights/deepseek/deepseek_tensors.h"
+#include "weights/gguf/gguf_twins.h"
 
 namespace deepinfer::models {
 namespace {

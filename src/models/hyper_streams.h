@@ -20,8 +20,8 @@
 #include "models/matrix_loader.h"
 #include "models/rounding.h"
 #include "models/row_work.h"
-#include "weights/deepseek_config.h"
-#include "weights/deepseek_tensors.h"
+#include "weights/deepseek/deepseek_config.h"
+#include "weights/deepseek/deepseek_tensors.h"
 
 namespace deepinfer::models {
 

@@ -29,7 +29,7 @@
 #include "models/rope_rows.h"
 #include "models/rounding.h"
 #include "models/row_work.h"
-#include "weights/deepseek_tensors.h"
+#include "weights/deepseek/deepseek_tensors.h"
 
 namespace deepinfer::models {
 

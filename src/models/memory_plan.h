@@ -22,7 +22,7 @@
 #include "base/result.h"
 #include "cache/layout.h"
 #include "models/model.h"
-#include "weights/deepseek_config.h"
+#include "weights/deepseek/deepseek_config.h"
 #include "weights/model_config.h"
 #include "weights/tensor_spec.h"
 

@@ -19,8 +19,8 @@
 #include "kernels/matmul.h"
 #include "models/matrix_loader.h"
 #include "models/model.h"
-#include "weights/deepseek_config.h"
-#include "weights/deepseek_tensors.h"
+#include "weights/deepseek/deepseek_config.h"
+#include "weights/deepseek/deepseek_tensors.h"
 
 namespace deepinfer::models {
 

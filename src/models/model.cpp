@@ -6,7 +6,7 @@
 #include "models/deepseek_v4.h"
 #include "models/deepseek_v41.h"
 #include "models/llama.h"
-#include "weights/deepseek_config.h"
+#include "weights/deepseek/deepseek_config.h"
 
 namespace deepinfer::models {
 

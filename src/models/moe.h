@@ -30,7 +30,7 @@
 #include "models/expert_source.h"
 #include "models/matrix_loader.h"
 #include "models/profile.h"
-#include "weights/deepseek_tensors.h"
+#include "weights/deepseek/deepseek_tensors.h"
 
 namespace deepinfer::models {
 

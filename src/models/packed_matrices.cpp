@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "kernels/matmul.h"
-#include "weights/deepseek_tensors.h"
+#include "weights/deepseek/deepseek_tensors.h"
 #include "weights/llama_names.h"
 
 namespace deepinfer::models {

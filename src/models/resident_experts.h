@@ -14,7 +14,7 @@
 #include "base/result.h"
 #include "models/expert_source.h"
 #include "models/matrix_loader.h"
-#include "weights/deepseek_tensors.h"
+#include "weights/deepseek/deepseek_tensors.h"
 
 namespace deepinfer::models {
 

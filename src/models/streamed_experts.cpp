@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "weights/streamed_blocks.h"
+#include "weights/disk/streamed_blocks.h"
 
 namespace deepinfer::models {
 namespace {

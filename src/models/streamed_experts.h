@@ -1,7 +1,7 @@
 #pragma once
 
 // StreamedExperts: routed experts fetched from disk through a bounded number of slots
-// (weights/streamed_blocks.h); the other ExpertSource is ResidentExperts.
+// (weights/disk/streamed_blocks.h); the other ExpertSource is ResidentExperts.
 //
 // An expert's slot holds its three matrices packed for the kernels, so results are bit for bit
 // those of resident experts. From a packed checkpoint the bytes go straight into the slot; from any
@@ -23,8 +23,8 @@
 #include "kernels/isa.h"
 #include "models/expert_source.h"
 #include "weights/checkpoint.h"
-#include "weights/deepseek_tensors.h"
-#include "weights/disk_reader.h"
+#include "weights/deepseek/deepseek_tensors.h"
+#include "weights/disk/disk_reader.h"
 
 namespace deepinfer::models {
 

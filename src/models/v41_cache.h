@@ -13,7 +13,7 @@
 #include "kernels/attention/latent_rows.h"
 #include "models/model.h"
 #include "models/window_cache.h"
-#include "weights/deepseek_config.h"
+#include "weights/deepseek/deepseek_config.h"
 
 namespace deepinfer::models {
 

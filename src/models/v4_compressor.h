@@ -30,7 +30,7 @@
 #include "models/row_work.h"
 #include "models/step_runs.h"
 #include "models/window_cache.h"
-#include "weights/deepseek_tensors.h"
+#include "weights/deepseek/deepseek_tensors.h"
 
 namespace deepinfer::models {
 

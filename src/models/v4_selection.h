@@ -27,7 +27,7 @@
 #include "models/rounding.h"
 #include "models/row_work.h"
 #include "models/step_runs.h"
-#include "weights/deepseek_config.h"
+#include "weights/deepseek/deepseek_config.h"
 
 namespace deepinfer::models {
 

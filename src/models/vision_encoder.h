@@ -40,7 +40,7 @@
 #include "models/row_work.h"
 #include "models/vision_weights.h"
 #include "tensor/tensor.h"
-#include "weights/deepseek_config.h"
+#include "weights/deepseek/deepseek_config.h"
 
 namespace deepinfer::models {
 

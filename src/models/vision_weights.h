@@ -13,7 +13,7 @@
 #include "kernels/matmul.h"
 #include "models/model.h"
 #include "tensor/arena.h"
-#include "weights/deepseek_tensors.h"
+#include "weights/deepseek/deepseek_tensors.h"
 
 namespace deepinfer::models {
 

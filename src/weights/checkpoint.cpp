@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "weights/checkpoint_files.h"
-#include "weights/packed.h"
+#include "weights/packed/packed.h"
 
 namespace deepinfer::weights {
 

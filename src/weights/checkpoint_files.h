@@ -32,7 +32,7 @@ Result<CheckpointFiles> open_safetensors_directory(const std::string& directory)
 // are named <stem>-00001-of-00003.gguf).
 Result<CheckpointFiles> open_gguf_parts(const std::string& path);
 
-// A directory that `deepinfer pack` wrote (weights/packed.h).
+// A directory that `deepinfer pack` wrote (weights/packed/packed.h).
 Result<CheckpointFiles> open_packed_directory(const std::string& directory);
 
 // config.json and its companions, as far as they are there.

@@ -10,7 +10,7 @@
 #include <string_view>
 
 #include "base/result.h"
-#include "weights/metadata.h"
+#include "weights/gguf/metadata.h"
 #include "weights/model_config.h"
 
 namespace deepinfer::weights {

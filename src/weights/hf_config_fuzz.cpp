@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "base/check.h"
-#include "weights/deepseek_config.h"
+#include "weights/deepseek/deepseek_config.h"
 #include "weights/model_config.h"
 #include "weights/tensor_spec.h"
 

@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "weights/config_reader.h"
-#include "weights/deepseek_config.h"
+#include "weights/deepseek/deepseek_config.h"
 #include "weights/tensor_table.h"
 
 namespace deepinfer::weights {

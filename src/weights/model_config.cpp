@@ -7,8 +7,8 @@
 #include <cstring>
 
 #include "weights/config_reader.h"
-#include "weights/deepseek_config.h"
-#include "weights/deepseek_config_parts.h"
+#include "weights/deepseek/deepseek_config.h"
+#include "weights/deepseek/deepseek_config_parts.h"
 #include "weights/tensor_table.h"
 
 namespace deepinfer::weights {

@@ -3,7 +3,7 @@
 // ModelConfig: what any model is, and LlamaConfig: a dense Llama-like one, the same from Hugging
 // Face's config.json and from GGUF metadata. Required fields that are missing, of the wrong type or
 // contradictory are named with both values; an architecture or option this program does not compute
-// is an error, never ignored. The DeepSeek families: weights/deepseek_config.h.
+// is an error, never ignored. The DeepSeek families: weights/deepseek/deepseek_config.h.
 
 #include <cstdint>
 #include <optional>

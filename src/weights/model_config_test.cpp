@@ -7,8 +7,8 @@
 #include <sstream>
 
 #include "weights/config_reader.h"
-#include "weights/deepseek_config.h"
-#include "weights/gguf.h"
+#include "weights/deepseek/deepseek_config.h"
+#include "weights/gguf/gguf.h"
 #include "weights/tiny_models.h"
 
 namespace deepinfer::weights {

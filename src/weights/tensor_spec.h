@@ -14,7 +14,7 @@
 #include "base/result.h"
 #include "tensor/tensor.h"
 #include "weights/checkpoint.h"
-#include "weights/deepseek_config.h"
+#include "weights/deepseek/deepseek_config.h"
 #include "weights/model_config.h"
 
 namespace deepinfer::weights {

@@ -11,7 +11,7 @@
 
 #include "base/result.h"
 #include "weights/checkpoint.h"
-#include "weights/deepseek_config.h"
+#include "weights/deepseek/deepseek_config.h"
 #include "weights/json_fields.h"
 
 namespace deepinfer::weights {

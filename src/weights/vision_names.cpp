@@ -4,8 +4,8 @@
 
 #include <string>
 
-#include "weights/deepseek_roles.h"
-#include "weights/deepseek_tensors.h"
+#include "weights/deepseek/deepseek_roles.h"
+#include "weights/deepseek/deepseek_tensors.h"
 
 namespace deepinfer::weights {
 namespace {

@@ -1,7 +1,7 @@
 #pragma once
 
 // Which tensors of a checkpoint belong to the vision part (roles: VisionTensors of
-// weights/deepseek_tensors.h). Source: spec vision.md section 11. Threads: pure functions.
+// weights/deepseek/deepseek_tensors.h). Source: spec vision.md section 11. Threads: pure functions.
 
 #include <string_view>
 
