@@ -17,7 +17,7 @@
 #include "image/span.h"
 #include "llm/image_geometry.h"
 #include "models/model_runner.h"
-#include "models/vision_encoder.h"
+#include "models/vision/vision_encoder.h"
 #include "tests/golden_error.h"
 #include "tests/golden_file.h"
 #include "weights/vision_config.h"

@@ -9,7 +9,7 @@
 #include "apps/engine_load.h"
 #include "base/progress.h"
 #include "base/system.h"
-#include "models/step_work.h"
+#include "models/plan/step_work.h"
 
 namespace deepinfer::apps {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "base/json_writer.h"
-#include "models/memory_plan.h"
+#include "models/plan/memory_plan.h"
 
 namespace deepinfer::apps {
 

@@ -16,7 +16,7 @@
 #include "base/system.h"
 #include "base/thread_pool.h"
 #include "kernels/limits.h"
-#include "models/memory_plan.h"
+#include "models/plan/memory_plan.h"
 
 namespace deepinfer::apps {
 namespace {

@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "base/thread_pool.h"
-#include "models/memory_plan.h"
 #include "models/packed_matrices.h"
+#include "models/plan/memory_plan.h"
 #include "weights/packed/pack_writer.h"
 
 namespace deepinfer::apps {

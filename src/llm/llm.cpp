@@ -9,7 +9,7 @@
 #include "llm/engine_size.h"
 #include "llm/model_path.h"
 #include "llm/prompt_stream.h"
-#include "models/memory_plan.h"
+#include "models/plan/memory_plan.h"
 #include "text/token_classes.h"
 
 namespace deepinfer::llm {

@@ -24,7 +24,7 @@
 #include "image/prepare.h"
 #include "llm/prompt.h"
 #include "models/model.h"
-#include "models/vision_encoder.h"
+#include "models/vision/vision_encoder.h"
 #include "weights/checkpoint.h"
 #include "weights/vision_config.h"
 

@@ -2,10 +2,10 @@
 
 #include <string>
 
-#include "models/deepseek_v3.h"
-#include "models/deepseek_v4.h"
-#include "models/deepseek_v41.h"
-#include "models/llama.h"
+#include "models/deepseek_v3/deepseek_v3.h"
+#include "models/deepseek_v4/deepseek_v4.h"
+#include "models/deepseek_v41/deepseek_v41.h"
+#include "models/llama/llama.h"
 #include "weights/deepseek/deepseek_config.h"
 
 namespace deepinfer::models {

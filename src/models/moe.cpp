@@ -5,7 +5,7 @@
 #include <cstring>
 #include <utility>
 
-#include "models/resident_experts.h"
+#include "models/experts/resident_experts.h"
 #include "models/rounding.h"
 #include "models/row_work.h"
 

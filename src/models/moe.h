@@ -27,7 +27,7 @@
 #include "kernels/isa.h"
 #include "kernels/matmul.h"
 #include "kernels/router.h"
-#include "models/expert_source.h"
+#include "models/experts/expert_source.h"
 #include "models/matrix_loader.h"
 #include "models/profile.h"
 #include "weights/deepseek/deepseek_tensors.h"

@@ -14,8 +14,8 @@
 #include <string>
 #include <vector>
 
+#include "models/experts/resident_experts.h"
 #include "models/model_runner.h"
-#include "models/resident_experts.h"
 
 namespace deepinfer::models {
 namespace {
