@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "base/json_writer.h"
-
 namespace deepinfer::apps {
 namespace {
 
@@ -16,7 +14,8 @@ AnswerPrinter::AnswerPrinter(const std::vector<PromptLine>& prompts, Form form, 
 
 void AnswerPrinter::take(const llm::Delta& delta) {
   Waiting& waiting = waiting_[delta.index];
-  waiting.text += delta.text;
+  // One answer is shown as it comes; the further ones when they are there.
+  if (delta.choice == 0) waiting.text += delta.text;
   if (delta.answer != nullptr) waiting.answer = delta.answer;
   while (current_ < waiting_.size()) {
     Waiting& now = waiting_[current_];
@@ -52,8 +51,29 @@ void AnswerPrinter::close(size_t index, const llm::Answer& answer) {
   std::string end = last_ == '\n' ? "" : "\n";
   if (style_.on() && answer.finish == engine::FinishReason::length)
     end += style_.dim(fmt::format("[cut after {} tokens]", answer.ids.size())) + "\n";
+  for (size_t i = 0; i < answer.others.size(); ++i) {
+    const std::string& text = answer.others[i].text;
+    end += style_.dim(fmt::format("[answer {}]", i + 2)) + "\n" + text;
+    if (!text.ends_with('\n')) end += "\n";
+  }
   if (form_ == Form::headings) end += "\n";
   write_out(end);
+}
+
+// What each of several answers has of its own.
+void AnswerPrinter::write_answer(JsonWriter& json, const llm::Answer& answer) const {
+  json.member("text", answer.text);
+  json.key("ids");
+  json.begin_array();
+  for (int32_t id : answer.ids) json.value(id);
+  json.end_array();
+  json.member("finish_reason", engine::finish_reason_name(answer.finish));
+  json.member("completion_tokens", answer.stats.completion_tokens);
+  if (!logprobs_) return;
+  json.key("logprobs");
+  json.begin_array();
+  for (float logprob : answer.logprobs) json.value(logprob);
+  json.end_array();
 }
 
 std::string AnswerPrinter::json_line(size_t index, const llm::Answer& answer) const {
@@ -61,21 +81,26 @@ std::string AnswerPrinter::json_line(size_t index, const llm::Answer& answer) co
   JsonWriter json(line);
   json.begin_object();
   json.member("index", index);
-  json.member("text", answer.text);
-  json.key("ids");
-  json.begin_array();
-  for (int32_t id : answer.ids) json.value(id);
-  json.end_array();
-  json.member("finish_reason", engine::finish_reason_name(answer.finish));
+  write_answer(json, answer);
   json.member("prompt_tokens", answer.stats.prompt_tokens);
   json.member("cached_tokens", answer.stats.cached_tokens);
-  json.member("completion_tokens", answer.stats.completion_tokens);
   json.member("ttft_ms", answer.stats.ttft_ms);
   json.member("tpot_ms", answer.stats.tpot_ms);
-  if (logprobs_) {
-    json.key("logprobs");
+  json.member("resume", answer.stats.resume);
+  if (!answer.stats.not_reused.empty()) json.member("not_reused", answer.stats.not_reused);
+  if (answer.stats.drafted > 0) {
+    json.member("drafted_tokens", answer.stats.drafted);
+    json.member("accepted_tokens", answer.stats.accepted);
+  }
+  if (answer.stats.preemptions > 0) json.member("preemptions", answer.stats.preemptions);
+  if (!answer.others.empty()) {
+    json.key("others");
     json.begin_array();
-    for (float logprob : answer.logprobs) json.value(logprob);
+    for (const llm::Answer& other : answer.others) {
+      json.begin_object();
+      write_answer(json, other);
+      json.end_object();
+    }
     json.end_array();
   }
   if (answer.error) json.member("error", answer.error->text());

@@ -11,6 +11,7 @@
 
 #include "apps/prompt_file.h"
 #include "apps/terminal.h"
+#include "base/json_writer.h"
 #include "llm/llm.h"
 
 namespace deepinfer::apps {
@@ -33,6 +34,7 @@ class AnswerPrinter {
   };
   void open(size_t index);
   void close(size_t index, const llm::Answer& answer);
+  void write_answer(JsonWriter& json, const llm::Answer& answer) const;
   std::string json_line(size_t index, const llm::Answer& answer) const;
 
   const std::vector<PromptLine>& prompts_;

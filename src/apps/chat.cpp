@@ -79,11 +79,15 @@ class ChatCommand final : public Command {
   }
 
   Result<int> run(const std::vector<std::string>& arguments) override {
+    TRY(sampling_.take_deepinfer_variables());
+    const llm::Prompt settings = TRY(sampling_.prompt());
+    if (settings.choices > 1 || settings.best_of > 1)
+      return Error::invalid("chat", "a conversation has one answer, --n and --best-of give more");
     const std::string model = model_of(arguments);
     const std::unique_ptr<llm::Llm> llm = TRY(open_model(model, engine_, false));
     TRY(llm->tokenizer());
     TRY(llm->layout());
-    llm::ChatSession session(*llm, sampling_.prompt());
+    llm::ChatSession session(*llm, settings);
     LineEditor editor("> ");
     if (editor.interactive()) {
       write_out(

@@ -39,13 +39,14 @@ class GenerateCommand final : public Command {
   }
 
   Result<int> run(const std::vector<std::string>& arguments) override {
+    TRY(sampling_.take_deepinfer_variables());
     const std::vector<PromptLine> lines = TRY(read_prompts());
     const std::unique_ptr<llm::Llm> llm =
         TRY(open_model(model_of(arguments), engine_, output_.json));
     std::vector<llm::Prompt> prompts;
     for (const PromptLine& line : lines) {
       prompts.push_back(line.prompt);
-      prompts.back().want_text = llm->tokenizer().ok();
+      prompts.back().want_text = llm->tokenizer().ok() || !line.prompt.stop.empty();
     }
     AnswerPrinter printer(lines, form(lines.size()), logprobs_);
     InterruptScope interrupt;

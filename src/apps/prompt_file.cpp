@@ -81,12 +81,12 @@ Result<PromptLine> prompt_from_json(const Line& line, const std::string& name,
   const JsonValue& root = document.root();
   if (root.is_array()) {
     const std::vector<int32_t> ids = TRY(ids_of(root));
-    PromptLine result{settings.prompt(), ids_heading(ids), place};
+    PromptLine result{TRY(settings.prompt()), ids_heading(ids), place};
     result.prompt.input = ids;
     return result;
   }
   TRY(settings.take_members(root, kPromptMembers));
-  PromptLine result{settings.prompt(), "", place};
+  PromptLine result{TRY(settings.prompt()), "", place};
   const JsonValue* prompt = root.find("prompt");
   const JsonValue* ids = root.find("ids");
   const JsonValue* messages = root.find("messages");
@@ -135,7 +135,7 @@ Result<std::vector<int32_t>> parse_ids(std::string_view text, const std::string&
 
 Result<PromptLine> prompt_from_text(const std::string& text, const std::string& place,
                                     const SamplingSettings& settings, PromptRules rules) {
-  PromptLine result{settings.prompt(), text, place};
+  PromptLine result{TRY(settings.prompt()), text, place};
   if (rules.ids) {
     result.prompt.input = TRY(parse_ids(text, place));
   } else if (rules.chat) {

@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <utility>
 
 #include "kernels/isa.h"
 #include "llm/model_path.h"
@@ -42,6 +45,40 @@ Result<std::vector<std::string>> texts_of(const JsonValue& value) {
   return texts;
 }
 
+Result<size_t> count_of(const char* name, std::string_view text) {
+  size_t count = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
+  if (error != std::errc() || end != text.data() + text.size())
+    return Error::invalid(name, fmt::format("\"{}\" is not a number from 0 on", text));
+  return count;
+}
+
+// "ID:BIAS".
+Result<std::pair<int32_t, float>> bias_of(const std::string& text) {
+  const size_t colon = text.find(':');
+  int32_t id = 0;
+  float bias = 0;
+  const char* const begin = text.data();
+  const char* const end = begin + text.size();
+  const char* const middle = begin + std::min(colon, text.size());
+  const auto first = std::from_chars(begin, middle, id);
+  if (colon != std::string::npos && first.ec == std::errc() && first.ptr == middle) {
+    const auto second = std::from_chars(middle + 1, end, bias);
+    if (second.ec == std::errc() && second.ptr == end) return std::pair(id, bias);
+  }
+  return Error::invalid("logit-bias", fmt::format("\"{}\" is not ID:BIAS", text.substr(0, 40)),
+                        "--logit-bias 123:-2.5");
+}
+
+// {"123": -2.5}, or texts as on the command line.
+Result<std::vector<std::string>> biases_of(const JsonValue& value) {
+  if (!value.is_object()) return texts_of(value);
+  std::vector<std::string> texts;
+  for (const JsonMember& member : TRY(value.members()))
+    texts.push_back(fmt::format("{}:{}", member.key, TRY(member.value.number())));
+  return texts;
+}
+
 }  // namespace
 
 void OutputSettings::declare(OptionTable& options) {
@@ -66,6 +103,12 @@ void EngineSettings::declare(OptionTable& options) {
               "memory for experts that are read from disk when they are needed; without it they "
               "are resident when they fit, else get what the machine has to spare",
               {.bytes = true});
+  options.add("no-overlap", &no_overlap,
+              "plan each step after the one before it has ended, not while it computes");
+  options.add("target-step-ms", &target_step_ms,
+              "let prompts take no more of a step than keeps it this short while others are "
+              "being answered; 0: no target",
+              {.least = 0, .most = 1e6});
   options.add("image-profile", &image_profile,
               "how pictures are fitted: as the engine does, or as the hosted service",
               {.choices = {"native", "api"}});
@@ -87,12 +130,16 @@ Result<llm::LlmOptions> EngineSettings::llm_options() const {
   options.images.decode.samples =
       image_decode == "strip" ? image::SampleRule::strip : image::SampleRule::blend;
   options.pool.threads = threads;
+  options.loop = no_overlap ? engine::LoopMode::plain : engine::LoopMode::overlapped;
+  options.target_step_ms = target_step_ms;
   return options;
 }
 
 void SamplingSettings::declare(OptionTable& options) {
   options.add("max-tokens", &max_tokens, "end an answer after this many tokens",
               {.least = 1, .most = 1e9});
+  options.add("min-tokens", &min_tokens, "let nothing end an answer before this many tokens",
+              {.least = 0, .most = 1e9});
   options.add("seed", &seed, "of the random draws");
   options.add("temperature", &temperature, "0 always takes the most likely token",
               {.least = 0, .most = 100});
@@ -102,8 +149,50 @@ void SamplingSettings::declare(OptionTable& options) {
               {.least = 0, .most = 2147483647});
   options.add("min-p", &min_p, "leave out tokens below this share of the likeliest one",
               {.least = 0, .most = 1});
+  options.add("logit-bias", &logit_bias,
+              "ID:BIAS adds BIAS (-100 to 100) to the logit of token ID; may be repeated");
+  options.add("n", &n, "answers to each prompt, with seeds in a row", {.least = 1, .most = 1024});
+  options.add("best-of", &best_of,
+              "compute this many answers and keep those with the largest mean log-probability",
+              {.least = 1, .most = 1024});
   options.add("stop", &stop, "end an answer before this text; may be repeated");
   options.add("ignore-eos", &ignore_eos, "go on after the end of the answer, up to max-tokens");
+  options.add("resume", &resume,
+              "how a prompt takes up what is known of it: to the same bits, or with a replay of "
+              "constant cost that is approximate [exact]",
+              {.choices = {"exact", "replay"}});
+  options.add("replay-tokens", &replay_tokens,
+              "positions that --resume replay computes; the model's recommendation unless given",
+              {.least = 1, .most = 1e9});
+  options.add("draft", &draft, "propose tokens ahead, checked in one step; changes no answer",
+              {.choices = {"none", "ngram"}});
+}
+
+Result<void> SamplingSettings::take_deepinfer_variables() {
+  constexpr const char* kMode = "DEEPINFER_YOCO_PREFILL_TRUNCATION_MODE";
+  constexpr const char* kKeep = "DEEPINFER_YOCO_PREFILL_KEEP_TOKENS";
+  constexpr const char* kDrafts = "DEEPINFER_USE_NEXTN_DECODE";
+  if (const char* text = std::getenv(kDrafts)) {
+    // How many may be drafted; who drafts is --draft's to say.
+    most_drafts = TRY(count_of(kDrafts, text));
+    if (most_drafts == 0) draft = "none";
+  }
+  const char* mode_text = std::getenv(kMode);
+  const std::string mode = mode_text != nullptr ? mode_text : "off";
+  if (mode == "off" || !resume.empty()) return {};
+  if (mode == "mask") {
+    return Error::invalid(kMode,
+                          "\"mask\" computes every row as if replayed, which is not done here",
+                          "\"compact\" gives the same tokens");
+  }
+  if (mode != "compact") return Error::invalid(kMode, "\"" + mode + "\", expected off or compact");
+  const char* keep = std::getenv(kKeep);
+  const size_t tokens = keep != nullptr ? TRY(count_of(kKeep, keep)) : 0;
+  if (tokens == 0)
+    return Error::invalid(kMode, "is \"compact\", " + std::string(kKeep) + " is not set", "140");
+  resume = "replay";
+  if (replay_tokens == 0) replay_tokens = tokens;
+  return {};
 }
 
 Result<void> SamplingSettings::take_members(const JsonValue& line,
@@ -119,6 +208,10 @@ Result<void> SamplingSettings::take_members(const JsonValue& line,
       stop = TRY(texts_of(member.value));
       continue;
     }
+    if (name == "logit-bias") {
+      logit_bias = TRY(biases_of(member.value));
+      continue;
+    }
     const std::string text = TRY(scalar_text(member.value));
     const Result<void> taken = options.set(name, text);
     if (!taken.ok()) return member.value.error(taken.error().what);
@@ -126,7 +219,7 @@ Result<void> SamplingSettings::take_members(const JsonValue& line,
   return {};
 }
 
-llm::Prompt SamplingSettings::prompt() const {
+Result<llm::Prompt> SamplingSettings::prompt() const {
   llm::Prompt prompt;
   prompt.max_tokens = max_tokens;
   prompt.stop = stop;
@@ -136,6 +229,15 @@ llm::Prompt SamplingSettings::prompt() const {
   prompt.sampling.top_p = static_cast<float>(top_p);
   prompt.sampling.top_k = static_cast<int32_t>(top_k);
   prompt.sampling.min_p = static_cast<float>(min_p);
+  for (const std::string& text : logit_bias)
+    prompt.sampling.logit_bias.push_back(TRY(bias_of(text)));
+  prompt.min_tokens = min_tokens;
+  prompt.choices = static_cast<uint32_t>(n);
+  prompt.best_of = static_cast<uint32_t>(best_of);
+  if (resume == "replay") prompt.resume = engine::Resume::replay;
+  prompt.replay_tokens = replay_tokens;
+  if (draft == "ngram") prompt.drafting = engine::Drafting::ngram;
+  prompt.most_drafts = most_drafts;
   return prompt;
 }
 

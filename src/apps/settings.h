@@ -23,8 +23,8 @@ struct OutputSettings {
   void declare(OptionTable& options);
 };
 
-// --threads, --isa, --numerics, --kv, --max-rows, --stream-memory, --image-profile, --image-decode,
-// --explain.
+// --threads, --isa, --numerics, --kv, --max-rows, --stream-memory, --no-overlap, --target-step-ms,
+// --image-profile, --image-decode, --explain.
 struct EngineSettings {
   size_t threads = 0;  // 0: all usable cores
   std::string isa = "auto";
@@ -32,6 +32,8 @@ struct EngineSettings {
   std::string kv = "official";
   size_t max_rows = 512;
   size_t stream_memory = 0;  // 0: experts are resident when they fit
+  bool no_overlap = false;
+  double target_step_ms = 0;
   std::string image_profile = "native";
   std::string image_decode = "blend";
   bool explain = false;
@@ -41,8 +43,9 @@ struct EngineSettings {
   Result<llm::LlmOptions> llm_options() const;
 };
 
-// --max-tokens, --seed, --temperature, --top-p, --top-k, --min-p, --stop, --ignore-eos; the same
-// names with underscores stand in the lines of a prompt file.
+// --max-tokens, --min-tokens, --seed, --temperature, --top-p, --top-k, --min-p, --logit-bias, --n,
+// --best-of, --stop, --ignore-eos, --resume, --replay-tokens, --draft; the same names with
+// underscores stand in the lines of a prompt file.
 struct SamplingSettings {
   size_t max_tokens = 256;
   size_t seed = 0;
@@ -50,13 +53,26 @@ struct SamplingSettings {
   double top_p = 1;
   size_t top_k = 0;
   double min_p = 0;
+  size_t min_tokens = 0;
+  std::vector<std::string> logit_bias;  // "ID:BIAS"
+  size_t n = 1;
+  size_t best_of = 0;  // 0: n
   std::vector<std::string> stop;
   bool ignore_eos = false;
+  std::string resume;        // "exact", "replay"; empty: not said, which is exact
+  size_t replay_tokens = 0;  // 0: what the model recommends
+  std::string draft = "none";
+  size_t most_drafts = 5;  // no option: DEEPINFER_USE_NEXTN_DECODE
 
   void declare(OptionTable& options);
   // Takes the members of `line`; those in `known` are the caller's. Any other is an error.
   Result<void> take_members(const JsonValue& line, const std::vector<std::string_view>& known);
-  llm::Prompt prompt() const;  // the input is left empty
+  // DeepInfer's own variables, where no option says otherwise: USE_NEXTN_DECODE,
+  // YOCO_PREFILL_TRUNCATION_MODE and YOCO_PREFILL_KEEP_TOKENS, each after "DEEPINFER_" (spec
+  // deepinfer_engine.md 3 and 5). Fails on values that they cannot have, or that mean nothing here.
+  Result<void> take_deepinfer_variables();
+  // The input is left empty. Fails on a bias that is none.
+  Result<llm::Prompt> prompt() const;
 };
 
 // The first argument, else the default model.
