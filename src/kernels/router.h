@@ -4,9 +4,9 @@
 //
 //   s_e = sqrt(softplus(logit_e))  (V4, V4.1; softplus(v) = v for v > 20)  or  sigmoid(logit_e)
 //   (V3)  or  softmax over all experts (V2)
-//   chosen = given ids, or the per_token largest s_e + bias_e; of equal values the lower expert wins
-//   V3's groups: a group's score is the sum of its two largest s_e + bias_e; experts outside the
-//     groups_kept best groups (ties: lower group) cannot be chosen
+//   chosen = given ids, or the per_token largest s_e + bias_e; of equal values the lower expert
+//     wins. V3's groups: a group's score is the sum of its two largest s_e + bias_e; experts
+//     outside the groups_kept best groups (ties: lower group) cannot be chosen
 //   w_e = s_e / (sum over the chosen of s + 1e-20) * scaling      (normalize; else s_e * scaling)
 // The bias chooses and never weighs. Chosen ids come out ascending.
 //

@@ -1,7 +1,7 @@
 #pragma once
 
-// MlaLayer: the attention weights of one layer of DeepSeek V3 and V3.2 as models/deepseek_v3/mla_block.h reads
-// them, and the widths that go with them.
+// MlaLayer: the attention weights of one layer of DeepSeek V3 and V3.2 as
+// models/deepseek_v3/mla_block.h reads them, and the widths that go with them.
 //
 // kv_b is cut into heads, and the key half of each head is kept transposed: scores and values are
 // then products with the latent rows of the cache as they lie. Weights stay as stored: a transposed

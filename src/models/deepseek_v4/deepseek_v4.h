@@ -8,11 +8,12 @@
 // Layers of ratio 0 see the window only, of ratio 4 (CSA) also the entries that the indexer
 // selects, of any other ratio (HCA) all entries. The first layers choose experts by token id.
 //
-// Cache: models/deepseek_v4/deepseek_v4_cache.h. Up to kRollbackRows rows may be forgotten again. A step whose
-// rows want no logits stops once the last layer's cache is filled.
+// Cache: models/deepseek_v4/deepseek_v4_cache.h. Up to kRollbackRows rows may be forgotten again. A
+// step whose rows want no logits stops once the last layer's cache is filled.
 //
-// The MTP layer or the DSpark stages of the file are loaded too; models/deepseek_v4/deepseek_v4_draft.h runs
-// them. Resuming with empty windows (SequenceStart) is V4.1's: V4 resumes from snapshots only.
+// The MTP layer or the DSpark stages of the file are loaded too;
+// models/deepseek_v4/deepseek_v4_draft.h runs them. Resuming with empty windows (SequenceStart) is
+// V4.1's: V4 resumes from snapshots only.
 
 #include <cstdint>
 #include <memory>

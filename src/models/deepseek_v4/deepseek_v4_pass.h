@@ -1,8 +1,8 @@
 #pragma once
 
 // V4Pass: one block of V4 over the rows of a step, and the memory that the rows need. The backbone
-// runs its blocks one after the other; the drafters (models/deepseek_v4/deepseek_v4_draft.h) run theirs on the
-// same rows.
+// runs its blocks one after the other; the drafters (models/deepseek_v4/deepseek_v4_draft.h) run
+// theirs on the same rows.
 //
 //   pass.begin(runs, positions, ids);
 //   ... pass.streams().set(row, embedding) ...

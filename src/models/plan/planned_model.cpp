@@ -1,4 +1,5 @@
-// What `plan` knows of a model: its configuration, its tensors, its cache (models/plan/memory_plan.h).
+// What `plan` knows of a model: its configuration, its tensors, its cache; contract in
+// models/plan/memory_plan.h.
 
 #include <algorithm>
 
