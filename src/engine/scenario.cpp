@@ -167,7 +167,7 @@ class ScenarioMaker {
       size_t count = dice_.chance(arrivals_a_step) ? 1 : 0;
       if (dice_.chance(0.002)) count = dice_.between(2, 20);
       while (count-- > 0) arrive(step);
-      if (!scenario_.arrivals.empty() && dice_.chance(0.01)) cancel(step);
+      if (!scenario_.arrivals.empty() && dice_.chance(0.03)) cancel(step);
       if (dice_.chance(0.004)) scenario_.faults.push_back({step, dice_.between(1, 3)});
     }
     return std::move(scenario_);

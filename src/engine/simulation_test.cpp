@@ -16,7 +16,7 @@
 namespace deepinfer::engine {
 namespace {
 
-constexpr size_t kStepsInAll = 100'000;
+constexpr size_t kStepsInAll = 300'000;
 constexpr size_t kStepsOfAScenario = 2'000;
 constexpr size_t kRunsToShrink = 150;
 
