@@ -202,10 +202,12 @@ ResumePoint Resumption::find(const Sequence& sequence) const {
 
 bool Resumption::hint(Sequence& sequence) const {
   if (prefixes_ == nullptr || sequence.hint.version == version_) return false;
+  const size_t free = free_pages();
   const ResumePoint point = find(sequence);
   sequence.hint = {.version = version_,
                    .tokens = point.tokens,
-                   .shared_tokens = point.restored / cache::kTokensPerPage * cache::kTokensPerPage};
+                   .shared_tokens = point.restored / cache::kTokensPerPage * cache::kTokensPerPage,
+                   .pinned_pages = free - std::min(free, free_pages())};
   return true;
 }
 

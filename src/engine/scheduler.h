@@ -4,37 +4,41 @@
 // numbers only: no cache, no model, no ids.
 //
 // Rules
-//   1. Every decoding sequence has its row in every step; drafted rows come after all of those and
-//      after the prompts' floor, first drafts of all before second ones, as far as rows, pages and
-//      the time target reach. The one exception: an image that has no room beside the decoding rows
-//      has a step for itself, every `prefill_every` steps at most.
+//   1. Every decoding sequence has its row in every step. The one exception: an image that has no
+//      room beside the decoding rows has a step for itself, after `prefill_every` - 1 steps without
+//      rows of prompts. Drafted rows come after all of those, first drafts of all before second
+//      ones; of rows, pages and the time target they have at most the half that prompts leave.
 //   2. Prompts get what is left of the rows and of the step's time target, and at least
 //      `prefill_floor_rows` every `prefill_every` steps whatever the target says: each side
 //      advances within a bounded number of steps.
-//   3. Among prompts: priority and one more for each `ageing_ns` since add(), then deadline, then
-//      the user who was served least (rows, weighted), then the shorter rest, then arrival. While
-//      others want rows too a prompt takes half of what is left at most, so that short ones are not
-//      stuck behind a long one. Ageing bounds the wait of all.
+//   3. Among prompts: priority, then those that gave way, then the nearest deadline that can still
+//      be met, then the user who was served least (rows, weighted), then the shorter one (2048 rows
+//      weigh as much as `ageing_ns` of waiting), then arrival. While others want rows too, one has
+//      three quarters of what is left at most, so that short ones are not stuck behind a long one.
+//      Ageing bounds the wait of all and leaves users their shares: an eighth of the rows of
+//      prompts, and every eighth of the starts for which there is one place only, are those of the
+//      prompt with the highest priority + waited / ageing_ns.
 //   4. A sequence starts when the pages of all that is pending are free or can be freed, beside
 //      what running prompts still need and a little for decoding ones; one that does not fit does
-//      not block smaller ones behind it, but from `reserve_after_ns` on it keeps what becomes free.
+//      not block smaller ones behind it, but its pages are kept for the most aged one from
+//      `reserve_after_ns` of waiting on, and for one that gave way at once.
 //   5. Under pressure the running sequence that is cheapest to restore gives way, of the lowest
 //      priority first; never the oldest of the highest priority, never one that was preempted
 //      `max_preemptions` times while another can go. So each step makes progress. Nobody starts in
-//      a step in which one gave way.
+//      a step in which one gave way. Prompts that are due make others give way too.
 //
 // Requires of the caller: rows and logits_rows of the budget for every decoding sequence; pages for
 // one full context in all.
 //
-// Threads: pure functions; FairShare belongs to the caller.
+// Threads: pure functions.
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
+#include "engine/fair_share.h"
 #include "engine/step_cost.h"
 
 namespace deepinfer::engine {
@@ -60,7 +64,10 @@ struct SchedulerEntry {
   uint32_t drafts = 0;           // drafted rows that may pay; decoding only
   uint64_t pages = 0;            // held by it alone
   uint64_t tokens_reserved = 0;  // tokens that its pages hold
-  uint64_t restore_tokens = 0;   // to compute again if it gives way now
+  // Of a waiting one: pages of its resume point that nobody else holds. They count as free, and no
+  // longer do when it starts.
+  uint64_t pinned_pages = 0;
+  uint64_t restore_tokens = 0;  // to compute again if it gives way now
   uint32_t preemptions = 0;
   bool runnable = true;  // false: waits for something else (an image, a grammar)
 };
@@ -77,6 +84,7 @@ struct SchedulerBudget {
   int64_t reserve_after_ns = 5'000'000'000;
   uint32_t max_preemptions = 3;
   uint32_t steps_without_prefill = 0;  // so far, while a prompt waited
+  uint64_t started = 0;                // sequences that were admitted, so far
 };
 
 enum class RowKind : uint8_t { decode, verify, prefill };
@@ -96,19 +104,6 @@ struct SchedulerPlan {
   double expected_seconds = 0;
   // Why the first waiting sequence did not start; empty: none waits. For logs and /ready.
   std::string waits_because;
-};
-
-// Rows served so far of each user, over weight; the least served goes first. A newcomer starts with
-// the least of those present, so nobody saves up turns.
-class FairShare {
- public:
-  double served(uint64_t user) const;
-  void present(uint64_t user);
-  void charge(uint64_t user, double rows, double weight);
-  void forget(uint64_t user);  // no live sequence left
-
- private:
-  std::unordered_map<uint64_t, double> served_;
 };
 
 // entries: any order. Linear in their number but for one sort.

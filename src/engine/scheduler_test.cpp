@@ -4,57 +4,13 @@
 
 #include <algorithm>
 #include <map>
-#include <random>
-#include <set>
 #include <string>
 
 #include "cache/layout.h"
+#include "engine/scheduler_cases.h"
 
 namespace deepinfer::engine {
 namespace {
-
-constexpr int64_t kSecond = 1'000'000'000;
-
-SchedulerEntry decoding(size_t index, uint64_t context = 100) {
-  return {.index = index,
-          .phase = Phase::decoding,
-          .arrival = index,
-          .context = context,
-          .pages = cache::pages_for(context),
-          .tokens_reserved = cache::pages_for(context) * cache::kTokensPerPage,
-          .restore_tokens = context};
-}
-SchedulerEntry prefilling(size_t index, uint64_t pending, uint64_t context = 0) {
-  SchedulerEntry entry = decoding(index, context);
-  entry.phase = Phase::prefilling;
-  entry.pending = pending;
-  return entry;
-}
-SchedulerEntry waiting(size_t index, uint64_t pending) {
-  return {.index = index, .phase = Phase::waiting, .arrival = index, .pending = pending};
-}
-
-struct Planned {
-  std::map<size_t, PlannedRows> rows;
-  SchedulerPlan plan;
-  size_t of(size_t index) const {
-    const auto found = rows.find(index);
-    return found == rows.end() ? 0 : found->second.rows;
-  }
-};
-
-Planned plan(const std::vector<SchedulerEntry>& entries, const SchedulerBudget& budget,
-             const FairShare& shares = {}, const StepCost& cost = {}, int64_t now = 0) {
-  Planned planned;
-  planned.plan = plan_step(entries, budget, shares, cost, now);
-  for (const PlannedRows& rows : planned.plan.rows) {
-    EXPECT_TRUE(planned.rows.emplace(rows.index, rows).second) << "planned twice";
-  }
-  return planned;
-}
-
-constexpr SchedulerBudget kRoomy = {
-    .rows = 512, .logits_rows = 512, .sequences = 64, .free_pages = 10'000};
 
 TEST(Scheduler, DecodeRowsAndPromptsShareAStep) {
   const Planned planned =
@@ -160,14 +116,6 @@ TEST(FairShare, ANewcomerSavesNoTurns) {
   EXPECT_EQ(shares.served(3), 500);
   shares.forget(1);
   EXPECT_EQ(shares.served(1), 0);
-}
-
-StepCost measured() {
-  StepCost cost;
-  for (size_t rows : {1, 16, 128, 512}) {
-    cost.observe(rows, 0, 0.010 + 0.001 * static_cast<double>(rows));
-  }
-  return cost;
 }
 
 TEST(Scheduler, ATargetBoundsPromptRowsBesideDecodingOnes) {
@@ -322,186 +270,6 @@ TEST(Scheduler, WhatCannotRunIsLeftAlone) {
   image.runnable = false;
   const Planned planned = plan({image, waiting(1, 10)}, kRoomy);
   EXPECT_EQ(planned.plan.admit, std::vector<size_t>{1});
-}
-
-// A small world of sequences and pages, driven by a seed: every rule is checked in every step.
-class World {
- public:
-  explicit World(uint64_t seed) : random_(seed) {
-    budget_.rows = pick(8, 200);
-    budget_.sequences = pick(1, std::min<uint64_t>(budget_.rows, 12));
-    budget_.logits_rows = pick(budget_.sequences, budget_.rows);
-    budget_.prefill_floor_rows = pick(1, 16);
-    budget_.target_seconds = pick(0, 1) == 0 ? 0 : 1e-3 * static_cast<double>(pick(1, 60));
-    pages_ = pick(8, 60);
-    context_ = pages_ * cache::kTokensPerPage;
-    cost_ = measured();
-  }
-
-  void step() {
-    while (entries_.size() < 20 && pick(0, 3) == 0) arrive();
-    budget_.free_pages = pages_ - pages_held();
-    budget_.steps_without_prefill = without_prefill_;
-    std::vector<SchedulerEntry> shuffled = entries_;
-    std::shuffle(shuffled.begin(), shuffled.end(), random_);
-    const SchedulerPlan plan = plan_step(entries_, budget_, shares_, cost_, now_);
-    expect_same(plan, plan_step(shuffled, budget_, shares_, cost_, now_));
-    apply(plan);
-    now_ += static_cast<int64_t>(pick(1, 50)) * 1'000'000;
-  }
-
-  uint64_t longest_wait() const { return longest_wait_; }
-  uint64_t done() const { return done_; }
-
- private:
-  uint64_t pick(uint64_t low, uint64_t high) {
-    return std::uniform_int_distribution<uint64_t>(low, high)(random_);
-  }
-
-  void arrive() {
-    SchedulerEntry entry = waiting(next_++, pick(1, context_ / 2));
-    entry.added_ns = now_;
-    entry.priority = static_cast<int>(pick(0, 4)) - 2;
-    entry.user = pick(0, 2);
-    entry.logits_rows_all = pick(0, 9) == 0 ? 1 : 0;
-    left_[entry.index] = pick(1, std::min<uint64_t>(context_ / 2 - 1, 200));  // tokens to generate
-    since_[entry.index] = steps_;
-    shares_.present(entry.user);
-    entries_.push_back(entry);
-  }
-
-  size_t pages_held() const {
-    size_t pages = 0;
-    for (const SchedulerEntry& entry : entries_) pages += entry.pages;
-    return pages;
-  }
-
-  static void expect_same(const SchedulerPlan& a, const SchedulerPlan& b) {
-    ASSERT_EQ(a.preempt, b.preempt);
-    ASSERT_EQ(a.admit, b.admit);
-    ASSERT_EQ(a.rows.size(), b.rows.size());
-    for (size_t i = 0; i < a.rows.size(); ++i) {
-      ASSERT_EQ(a.rows[i].index, b.rows[i].index);
-      ASSERT_EQ(a.rows[i].rows, b.rows[i].rows);
-    }
-  }
-
-  SchedulerEntry& entry_of(size_t index) {
-    return *std::find_if(entries_.begin(), entries_.end(),
-                         [&](const SchedulerEntry& entry) { return entry.index == index; });
-  }
-
-  void apply(const SchedulerPlan& plan) {
-    ++steps_;
-    size_t decoding_before = 0;
-    for (size_t index : plan.preempt) {
-      SchedulerEntry& entry = entry_of(index);
-      ASSERT_NE(entry.phase, Phase::waiting);
-      entry.phase = Phase::waiting;
-      entry.pending += entry.context;
-      entry.context = entry.pages = entry.tokens_reserved = entry.restore_tokens = 0;
-      entry.drafts = 0;
-      ++entry.preemptions;
-    }
-    if (!plan.preempt.empty()) ASSERT_TRUE(plan.admit.empty());
-    for (const SchedulerEntry& entry : entries_) {
-      decoding_before += entry.phase == Phase::decoding ? 1 : 0;
-    }
-    std::set<size_t> ran;
-    size_t rows = 0, logits = 0, decoded = 0, prompts = 0, prompt_rows = 0;
-    for (const PlannedRows& planned : plan.rows) {
-      SchedulerEntry& entry = entry_of(planned.index);
-      ASSERT_TRUE(ran.insert(planned.index).second);
-      ASSERT_GE(planned.rows, 1u);
-      rows += planned.rows;
-      if (planned.kind == RowKind::prefill) {
-        ASSERT_NE(entry.phase, Phase::decoding);
-        ASSERT_LE(planned.rows, entry.pending);
-        if (entry.phase == Phase::waiting) {
-          ASSERT_EQ(std::count(plan.admit.begin(), plan.admit.end(), planned.index), 1);
-        }
-        ++prompts;
-        prompt_rows += planned.rows;
-        logits += entry.logits_rows_all != 0 ? planned.rows : planned.rows == entry.pending ? 1 : 0;
-      } else {
-        ASSERT_EQ(entry.phase, Phase::decoding);
-        ASSERT_EQ(planned.rows, planned.drafts + 1);
-        ASSERT_LE(planned.drafts, entry.drafts);
-        ++decoded;
-        logits += planned.rows;
-      }
-    }
-    ASSERT_LE(rows, budget_.rows);
-    ASSERT_LE(logits, budget_.logits_rows);
-    ASSERT_EQ(decoded, decoding_before) << "a decoding sequence without its row";
-    ASSERT_TRUE(entries_.empty() || !plan.rows.empty()) << "nothing runs";
-    ASSERT_EQ(prompt_rows, plan.prefill_rows);
-    const bool prompts_run =
-        std::any_of(entries_.begin(), entries_.end(),
-                    [](const SchedulerEntry& entry) { return entry.phase == Phase::prefilling; });
-    without_prefill_ = prompts > 0 || !prompts_run ? 0 : without_prefill_ + 1;
-    for (const PlannedRows& planned : plan.rows) advance(planned);
-    ASSERT_LE(pages_held(), pages_);
-    size_t running = 0;
-    for (const SchedulerEntry& entry : entries_) running += entry.phase == Phase::waiting ? 0 : 1;
-    ASSERT_LE(running, budget_.sequences);
-  }
-
-  void advance(const PlannedRows& planned) {
-    SchedulerEntry& entry = entry_of(planned.index);
-    shares_.charge(entry.user, static_cast<double>(planned.rows), 1);
-    const size_t accepted = planned.drafts == 0 ? 0 : pick(0, planned.drafts);
-    const bool was_decoding = entry.phase == Phase::decoding;
-    entry.pages = std::max(entry.pages, cache::pages_for(entry.context + planned.rows));
-    entry.tokens_reserved = entry.pages * cache::kTokensPerPage;
-    entry.context += was_decoding ? 1 + accepted : planned.rows;
-    entry.restore_tokens = entry.context;
-    longest_wait_ = std::max(longest_wait_, steps_ - since_[entry.index]);
-    since_[entry.index] = steps_;
-    if (!was_decoding) {
-      entry.phase = Phase::prefilling;
-      entry.pending -= planned.rows;
-      if (entry.pending > 0) return;
-    }
-    uint64_t& left = left_[entry.index];
-    left -= std::min<uint64_t>(left, 1 + accepted);
-    if (left == 0) {
-      const size_t index = entry.index;
-      std::erase_if(entries_, [&](const SchedulerEntry& other) { return other.index == index; });
-      ++done_;
-      return;
-    }
-    entry.phase = Phase::decoding;
-    entry.pending = 1;
-    entry.logits_rows_all = 0;
-    entry.drafts = static_cast<uint32_t>(std::min<uint64_t>(pick(0, 5), left - 1));
-  }
-
-  std::mt19937_64 random_;
-  SchedulerBudget budget_;
-  StepCost cost_;
-  FairShare shares_;
-  std::vector<SchedulerEntry> entries_;
-  std::map<size_t, uint64_t> left_, since_;
-  size_t pages_ = 0, next_ = 0;
-  uint64_t context_ = 0, steps_ = 0, longest_wait_ = 0, done_ = 0;
-  uint32_t without_prefill_ = 0;
-  int64_t now_ = 0;
-};
-
-TEST(SchedulerWorld, EveryRuleInEveryStep) {
-  uint64_t done = 0;
-  for (uint64_t seed = 1; seed <= 100; ++seed) {
-    SCOPED_TRACE("seed " + std::to_string(seed));
-    World world(seed);
-    for (int step = 0; step < 1000; ++step) {
-      world.step();
-      if (testing::Test::HasFatalFailure()) return;
-    }
-    EXPECT_LT(world.longest_wait(), 1000u) << "somebody starved";
-    done += world.done();
-  }
-  EXPECT_GT(done, 1000u);
 }
 
 }  // namespace

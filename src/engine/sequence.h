@@ -70,7 +70,8 @@ struct ResumePoint {
 struct ResumeHint {
   uint64_t version = UINT64_MAX;  // of the cache's content
   uint64_t tokens = 0;
-  uint64_t shared_tokens = 0;  // in pages that cost nothing
+  uint64_t shared_tokens = 0;  // in pages that are there
+  uint64_t pinned_pages = 0;   // free ones that it would keep from being freed
 };
 
 struct Ending {

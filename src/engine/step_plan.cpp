@@ -5,8 +5,10 @@
 namespace deepinfer::engine {
 namespace {
 
-// More waiting sequences than this are not looked at in one plan: the most urgent and oldest are.
+// More waiting sequences than this are not looked at in one plan. An eighth are those that come
+// first by their age, the others first by priority and by what their user was served.
 constexpr size_t kWaitingInPlan = 512;
+constexpr size_t kAgedInPlan = kWaitingInPlan / 8;
 // Look-ups in the prefix cache for those that do not start yet.
 constexpr size_t kHintsPerPlan = 4;
 
@@ -53,6 +55,7 @@ SchedulerEntry StepPlanner::entry_of(const Sequence& sequence, size_t index) {
     entry.restore_tokens = entry.context - std::min(entry.context, sequence.shared_tokens);
   } else {
     entry.tokens_reserved = sequence.hint.shared_tokens;
+    entry.pinned_pages = sequence.hint.pinned_pages;
   }
   entry.least_rows = std::max<size_t>(1, image_at(sequence, entry.context));
   entry.logits_rows_all =
@@ -87,24 +90,50 @@ void StepPlanner::add_running() {
   }
 }
 
+// Of sequences_ from `first` on, by arrival, keeps kWaitingInPlan.
+void StepPlanner::keep_urgent(size_t first) {
+  struct Rank {
+    int64_t aged;
+    int priority;
+    double served;
+    Sequence* sequence;
+  };
+  std::vector<Rank> ranks;
+  ranks.reserve(sequences_.size() - first);
+  const int64_t ageing_ns = SchedulerBudget{}.ageing_ns;
+  for (size_t i = first; i < sequences_.size(); ++i) {
+    const Request& request = sequences_[i]->request();
+    ranks.push_back({request.priority * ageing_ns - sequences_[i]->added_ns, request.priority,
+                     shares_.served(request.user), sequences_[i]});
+  }
+  const auto aged = ranks.begin() + kAgedInPlan;
+  std::nth_element(ranks.begin(), aged, ranks.end(), [](const Rank& a, const Rank& b) {
+    if (a.aged != b.aged) return a.aged > b.aged;
+    return a.sequence->arrival < b.sequence->arrival;
+  });
+  const auto end = ranks.begin() + kWaitingInPlan;
+  std::nth_element(aged, end, ranks.end(), [](const Rank& a, const Rank& b) {
+    if (a.priority != b.priority) return a.priority > b.priority;
+    if (a.served != b.served) return a.served < b.served;
+    return a.sequence->arrival < b.sequence->arrival;
+  });
+  std::sort(ranks.begin(), end,
+            [](const Rank& a, const Rank& b) { return a.sequence->arrival < b.sequence->arrival; });
+  sequences_.resize(first + kWaitingInPlan);
+  for (size_t i = 0; i < kWaitingInPlan; ++i) sequences_[first + i] = ranks[i].sequence;
+}
+
 void StepPlanner::add_waiting() {
   // Without a free slot nobody starts, so nobody needs to know.
   size_t hints = roster_.running().size() < limits_.sequences ? 0 : kHintsPerPlan;
   const size_t first = sequences_.size();
+  const bool full = first >= limits_.sequences;  // one is enough to say that some wait
   for (const auto& sequence : roster_.waiting()) {
-    if (!sequence->follows && !sequence->ending) sequences_.push_back(sequence.get());
+    if (sequence->follows || sequence->ending) continue;
+    sequences_.push_back(sequence.get());
+    if (full) break;
   }
-  if (sequences_.size() - first > kWaitingInPlan) {
-    const auto begin = sequences_.begin() + static_cast<ptrdiff_t>(first);
-    const auto end = begin + kWaitingInPlan;
-    std::nth_element(begin, end, sequences_.end(), [](const Sequence* left, const Sequence* right) {
-      const int a = left->request().priority, b = right->request().priority;
-      return a != b ? a > b : left->arrival < right->arrival;
-    });
-    std::sort(begin, end,
-              [](const Sequence* a, const Sequence* b) { return a->arrival < b->arrival; });
-    sequences_.resize(first + kWaitingInPlan);
-  }
+  if (sequences_.size() - first > kWaitingInPlan) keep_urgent(first);
   for (size_t i = first; i < sequences_.size(); ++i) {
     if (hints < kHintsPerPlan && resumption_.hint(*sequences_[i])) ++hints;
     entries_.push_back(entry_of(*sequences_[i], i));
@@ -163,10 +192,12 @@ void StepPlanner::plan_once(StepPlan& plan) {
                                   .free_pages = resumption_.free_pages(),
                                   .target_seconds = options_.target_step_ms * 1e-3,
                                   .prefill_every = options_.prefill_every,
-                                  .steps_without_prefill = steps_without_prefill_};
+                                  .steps_without_prefill = steps_without_prefill_,
+                                  .started = started_};
   SchedulerPlan scheduled = plan_step(entries_, budget, shares_, cost, clock_.now_ns());
   for (size_t index : scheduled.preempt) plan.preempt.push_back(sequences_[index]);
   for (const PlannedRows& planned : scheduled.rows) add_rows(planned, plan);
+  started_ += scheduled.admit.size();
   plan.waits_because = std::move(scheduled.waits_because);
 }
 

@@ -69,6 +69,7 @@ class StepPlanner {
   void plan_once(StepPlan& plan);
   void add_running();
   void add_waiting();
+  void keep_urgent(size_t first);
   size_t drafts_of(Sequence& sequence) const;
   void add_rows(const PlannedRows& planned, StepPlan& plan);
 
@@ -85,6 +86,7 @@ class StepPlanner {
   std::vector<Sequence*> sequences_;  // [entries_]
   bool prompts_wait_ = false;         // in the last plan
   uint32_t steps_without_prefill_ = 0;
+  uint64_t started_ = 0;  // in all plans
 };
 
 }  // namespace deepinfer::engine
