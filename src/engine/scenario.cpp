@@ -80,7 +80,9 @@ void add_sampling(Request& request, Dice& dice) {
   if (dice.chance(0.1)) sampling.frequency_penalty = 0.3f;
   if (dice.chance(0.1)) sampling.top_logprobs = 2;
   if (dice.chance(0.1)) sampling.logit_bias = {{dice.id(), 1.5f}};
-  if (dice.chance(0.1)) sampling.banned_ids = {dice.id()};
+  const int32_t biased = sampling.logit_bias.empty() ? -1 : sampling.logit_bias[0].first;
+  const int32_t banned = dice.id();
+  if (dice.chance(0.1) && banned != biased) sampling.banned_ids = {banned};
   if (dice.chance(0.2)) sampling.want_logprob = sampling.top_logprobs > 0;
   sampling.seed = dice.below(1'000'000);
 }
