@@ -103,9 +103,6 @@ class BenchCommand final : public Command {
                 "tokens of the prompt");
     options.add("streams", &streams_, "batch: sequences that decode together, each its own line");
     options.add("mixed", &mixed_, "engine: only prompts that arrive while streams decode");
-    options.add("target-step-ms", &target_step_ms_,
-                "engine: step time under mixed load; 0: three times a step without prompts",
-                {.least = 0, .most = 1e6});
     options.add("peer", &peer_,
                 "NAME=CMD: run this shell command in every round; the last number it prints is its "
                 "tokens/s; may be repeated");
@@ -237,7 +234,8 @@ class BenchCommand final : public Command {
       results = measure_prefix(*llm, isa, rounds_, tokens, progress, interrupt);
     } else {
       const EngineParts parts = mixed_ ? EngineParts::mixed_load : EngineParts::all;
-      results = measure_engine(*llm, isa, rounds_, parts, target_step_ms_, progress, interrupt);
+      results =
+          measure_engine(*llm, isa, rounds_, parts, engine_.target_step_ms, progress, interrupt);
     }
     if (interrupt.interrupted()) return kInterrupted;
     for (Measured& result : TRY(std::move(results))) {
@@ -354,7 +352,6 @@ class BenchCommand final : public Command {
   size_t context_ = 0;
   std::vector<std::string> streams_ = {"1", "4", "16", "64"};
   bool mixed_ = false;
-  double target_step_ms_ = 0;
   std::vector<std::string> peer_;
   EngineSettings engine_;
   OutputSettings output_;
