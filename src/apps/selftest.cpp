@@ -7,6 +7,7 @@
 #include "apps/command.h"
 #include "apps/interrupt.h"
 #include "apps/open_model.h"
+#include "apps/selftest_engine.h"
 #include "apps/selftest_paths.h"
 #include "apps/selftest_storage.h"
 #include "apps/settings.h"
@@ -81,6 +82,7 @@ class SelftestCommand final : public Command {
     for (Numerics numerics : {Numerics::fast, Numerics::exact})
       TRY(compare_isas(runner, isas, numerics));
     TRY(compare_numerics(runner, isas.front()));
+    TRY(compare_engine(runner, isas.front()));
     TRY(compare_storage(runner, checkpoint, isas.front()));
     print_summary();
     return agree_ == paths_ ? kDone : kFailed;
@@ -215,6 +217,16 @@ class SelftestCommand final : public Command {
         compare_logits("numerics faithful", faithful, "numerics exact", exact,
                        rounds_faithfully(family_) ? within(numerics_part(), exact) : Tolerance{}));
     return {};
+  }
+
+  // The engine's ways to the same tokens, with all cores: bits.
+  Result<void> compare_engine(PathRunner& runner, Isa isa) {
+    if (isa == Isa::ref) return {};  // the scalar bodies are slow
+    models::Model* model =
+        TRY(runner.open({{isa, Numerics::fast}, std::min<size_t>(usable_cpu_count(), 4)}));
+    EnginePaths paths(*model, runner.pool(), isa, runner.ids(),
+                      [this](const Comparison& seen) { report(seen); });
+    return paths.run_all();
   }
 
   // Experts from disk at several budgets, and the packed form: the bits of what was loaded.

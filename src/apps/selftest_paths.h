@@ -72,10 +72,11 @@ class PathRunner {
   // uneven chunks.
   Result<Logits> run_among_others(const Variant& variant, size_t count, Place place);
 
- private:
-  // The model of a variant; the one of the last call is kept.
+  // The model of a variant; the one of the last call is kept, with its workers.
   Result<models::Model*> open(const Variant& variant);
+  ThreadPool& pool() { return *pool_; }  // of the model that is open
 
+ private:
   const weights::Checkpoint* checkpoint_;
   std::vector<int32_t> ids_;
   Variant opened_;

@@ -96,6 +96,66 @@ class Generate(Case):
         self.assertNotIn(b"\033", done.stdout + done.stderr)
         self.assertEqual(done.stderr, b"")
 
+    def test_a_known_head_is_not_computed_again_and_lines_tell(self):
+        ids = list(range(2, 150))
+        lines = self.lines("generate", TINY, "--json", "--max-tokens", 3, "--ignore-eos",
+                           "--max-rows", 64, stdin="\n".join(
+                               json.dumps({"ids": ids}) for _ in range(2)))
+        self.assertEqual([line["ids"] for line in lines], [lines[0]["ids"]] * 2)
+        self.assertEqual(lines[0]["resume"], "cold")
+        self.assertIn("cached_tokens", lines[1])
+
+    def test_choices_are_seeded_in_a_row_and_ranked_on_demand(self):
+        several = ("generate", TINY, "--ids", "--prompt", "5", "--json", "--max-tokens", 6,
+                   "--temperature", 1, "--ignore-eos", "--logprobs")
+        line, = self.lines(*several, "--seed", 7, "--n", 3)
+        self.assertEqual(len(line["others"]), 2)
+        second, = self.lines(*several, "--seed", 8)
+        self.assertEqual(line["others"][0]["ids"], second["ids"])
+        best, = self.lines(*several, "--seed", 7, "--best-of", 3)
+        means = [sum(one["logprobs"]) / 6 for one in [line, *line["others"]]]
+        self.assertAlmostEqual(sum(best["logprobs"]) / 6, max(means), places=5)
+        self.assertNotIn("others", best)
+
+    def test_loops_and_drafts_change_no_token(self):
+        prompt = ("generate", TINY, "--ids", "--prompt", "5 6 7 5 6 7 5 6", "--json",
+                  "--max-tokens", 30, "--ignore-eos")
+        plain, = self.lines(*prompt, "--no-overlap")
+        for more in ((), ("--draft", "ngram"), ("--target-step-ms", 5),
+                     ("--draft", "ngram", "--no-overlap")):
+            line, = self.lines(*prompt, *more)
+            self.assertEqual(line["ids"], plain["ids"], more)
+
+    def test_bias_and_least_tokens(self):
+        prompt = ("generate", TINY, "--ids", "--prompt", "5", "--json", "--max-tokens", 4)
+        line, = self.lines(*prompt, "--logit-bias", "77:100")
+        self.assertEqual(line["ids"], [77] * 4)
+        line, = self.lines("generate", TINY, "--json", stdin=json.dumps(
+            {"ids": [5], "max_tokens": 4, "min_tokens": 4, "logit_bias": {"77": 100}}))
+        self.assertEqual(line["ids"], [77] * 4)
+        self.fails(2, *prompt, "--logit-bias", "77", says=["77", "ID:BIAS"])
+
+    def test_impossible_pairs_are_refused_by_name(self):
+        prompt = ("generate", TINY, "--ids", "--prompt", "5")
+        self.fails(2, *prompt, "--n", 3, "--best-of", 2, says=["best_of is 2", "n is 3"])
+        self.fails(2, *prompt, "--replay-tokens", 140, says=["140", "replay"])
+        self.fails(2, *prompt, "--resume", "replay", says=["bounded replay"])
+        self.fails(2, *prompt, "--min-tokens", 9, "--max-tokens", 3, says=["9", "3"])
+        self.fails(2, *prompt, "--stop", "x", says=["tokenizer"])
+
+    def test_deepinfer_variables(self):
+        prompt = ("generate", TINY, "--ids", "--prompt", "5", "--max-tokens", 2)
+        mode, keep = ("DEEPINFER_YOCO_PREFILL_TRUNCATION_MODE", "DEEPINFER_YOCO_PREFILL_KEEP_TOKENS")
+        self.ok(*prompt, env=environment(**{mode: "off", keep: "140"}))
+        self.fails(2, *prompt, env=environment(**{mode: "compact"}), says=[keep])
+        self.fails(2, *prompt, env=environment(**{mode: "mask", keep: "140"}), says=["mask"])
+        # This model has no bounded replay; the command line wins.
+        self.fails(2, *prompt, env=environment(**{mode: "compact", keep: "140"}),
+                   says=["bounded replay"])
+        self.ok(*prompt, "--resume", "exact", env=environment(**{mode: "compact", keep: "140"}))
+        self.ok(*prompt, env=environment(DEEPINFER_USE_NEXTN_DECODE="0"))
+        self.fails(2, *prompt, env=environment(DEEPINFER_USE_NEXTN_DECODE="few"), says=["few"])
+
     def test_explain_prints_choices_on_stderr(self):
         done = run("generate", TINY, "--ids", "--prompt", "5", "--json", "--max-tokens", 2,
                    "--explain")
