@@ -3,7 +3,7 @@
 #
 #   bench/peers/build_llama_cpp.sh            prints the folder that holds the programs
 #   JOBS=1 CXX=clang++-19 CC=clang-19 bench/peers/build_llama_cpp.sh
-#   bench/peers/build_llama_cpp.sh --server   with llama-server, for many streams (without its pages)
+#   bench/peers/build_llama_cpp.sh --server   llama-server too, for many streams (no web pages)
 #
 # The result lies in ${XDG_CACHE_HOME:-~/.cache}/deepinfer/peers/llama.cpp (source/, build/bin/).
 # A second call finds the finished build and returns at once; an interrupted one continues.

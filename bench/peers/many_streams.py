@@ -29,7 +29,7 @@ import threading
 import time
 
 import compare
-from compare import Failure
+from contender_run import Failure, busy_seconds, own_seconds, run, uptime
 
 PROMPT, TOKENS = 32, 64  # of the total; what `deepinfer bench batch` takes
 MIXED_PROMPT, MIXED_TOKENS, LONG_PROMPT = 8, 160, 2048  # what `deepinfer bench engine` takes
@@ -66,7 +66,7 @@ class Ours:
     def bench(self, model, kind, *rest):
         command = [self.options.program, "bench", kind, model.name_for_us, "--rounds", "1"]
         command += ["--threads", self.options.threads, "--json", *rest]
-        stdout, _, others = compare.run(command, f"{self.name} bench {kind}")
+        stdout, _, others = run(command, f"{self.name} bench {kind}")
         return compare.json_lines(stdout, self.name), others
 
     def total(self, model):
@@ -101,10 +101,11 @@ class LlamaCpp:
 
     def total(self, model):
         streams = self.options.streams
-        command = [self.folder / "llama-batched-bench", "-m", model.path, "-t", self.options.threads]
+        program = self.folder / "llama-batched-bench"
+        command = [program, "-m", model.path, "-t", self.options.threads]
         command += ["-c", streams * (PROMPT + TOKENS) + 64, "-b", 512, "-ub", 512]
         command += ["-npp", PROMPT, "-ntg", TOKENS, "-npl", streams, "--output-format", "jsonl"]
-        stdout, _, others = compare.run(command, self.name)
+        stdout, _, others = run(command, self.name)
         found = [x for x in stdout.splitlines() if x.startswith("{")]
         if not found:
             raise Failure(f"{self.name}: no result of llama-batched-bench")
@@ -118,12 +119,12 @@ class LlamaCpp:
                 began = time.monotonic()
                 server.complete(long_prompt(0), 1)
                 self.prefill = LONG_PROMPT / (time.monotonic() - began)
-            busy, own, start = compare.busy_seconds(), compare.own_seconds(), compare.uptime()
+            busy, own, start = busy_seconds(), own_seconds(), uptime()
             gaps = self.mixed(server, streams, seed)
-            elapsed = max(compare.uptime() - start, 0.01)
+            elapsed = max(uptime() - start, 0.01)
             # The server's own time is unknown while it runs; it is about all threads' of it.
-            used = compare.own_seconds() - own + elapsed * self.options.threads
-            gaps.others = max(0.0, compare.busy_seconds() - busy - used) / elapsed
+            used = own_seconds() - own + elapsed * self.options.threads
+            gaps.others = max(0.0, busy_seconds() - busy - used) / elapsed
             return gaps
 
     def mixed(self, server, streams, seed):
@@ -223,9 +224,9 @@ class Server:
 def sample_rounds(options, end, measure, contenders, failures):
     """Samples by contender, taken in turn; a peer that fails is left out and named."""
     samples = {contender.name: [] for contender in contenders}
-    taken, begin = 0, compare.uptime()
+    taken, begin = 0, uptime()
     while taken < options.rounds and (
-        taken == 0 or compare.uptime() + (compare.uptime() - begin) / taken < end
+        taken == 0 or uptime() + (uptime() - begin) / taken < end
     ):
         taken += 1
         for contender in contenders:
@@ -287,7 +288,7 @@ def measure(options):
     contenders = [Ours(options)]
     if not options.no_peers:
         contenders.append(LlamaCpp(options, peer_folder(options)))
-    start, failures = compare.uptime(), []
+    start, failures = uptime(), []
     total = sample_rounds(
         options,
         start + 30 * options.minutes,
@@ -307,8 +308,10 @@ def measure(options):
         contenders,
         failures,
     )
-    print("\n| model | streams | program | gap ms, median | p99 | p99 / median | longest | prompts |"
-          " others |")
+    print(
+        "\n| model | streams | program | gap ms, median | p99 | p99 / median | longest "
+        "| prompts | others |"
+    )
     print("|---|---|---|---|---|---|---|---|---|")
     print(*gap_rows(model, options.streams, gaps), sep="\n")
     return failures

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "recipe/golden_cases.h"
-#include "recipe/golden_tokenizer.h"
+#include "recipe/golden_tokenizer_test.h"
 #include "recipe/recipe_line.h"
 
 namespace deepinfer::recipe {
