@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "apps/forward_pass.h"
 
@@ -18,8 +19,15 @@ double seconds_since(Clock::time_point start) {
 
 Result<double> sample_engine(llm::Llm& llm, size_t prompt_tokens, size_t new_tokens,
                              size_t counted) {
+  std::vector<int32_t> ids = spread_ids(llm.model().config(), prompt_tokens);
+  // No sample finds what an earlier one left in the prefix cache.
+  static uint64_t sample = 0;
+  if (ids.size() > 1) {
+    ids[1] = static_cast<int32_t>((static_cast<uint64_t>(ids[1]) + ++sample) %
+                                  llm.model().config().vocab);
+  }
   llm::Prompt prompt;
-  prompt.input = spread_ids(llm.model().config(), prompt_tokens);
+  prompt.input = std::move(ids);
   prompt.want_text = false;
   prompt.ignore_eos = true;
   prompt.max_tokens = new_tokens;
