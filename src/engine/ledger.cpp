@@ -19,9 +19,8 @@ int32_t word_at(const Request& request, size_t position) {
   return request.prompt[position];
 }
 
-std::vector<int32_t> head_of(const Request& request) {
-  return {request.prompt.begin(), request.prompt.begin() + static_cast<std::ptrdiff_t>(std::min(
-                                                               kHead, request.prompt.size()))};
+std::vector<int32_t> head_of(const std::vector<int32_t>& ids) {
+  return {ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(std::min(kHead, ids.size()))};
 }
 
 bool ends_in(std::span<const int32_t> output, const std::vector<int32_t>& sequence) {
@@ -91,7 +90,9 @@ void Ledger::take(const Event& event, size_t step) {
     take_end(account, choice, event, expected);
     choice.ended = true;
     if (--account.live > 0) return;
-    heads_.insert({account.request.salt, head_of(account.request)});
+    for (const Choice& one : account.choices) {
+      heads_.insert({account.request.salt, head_of(one.ids)});
+    }
     if (!account.poisoned && account.request.images.empty()) {
       ended_texts_[event.request] = account.choices[0].ids;
       if (ended_texts_.size() > kKeptTexts) ended_texts_.erase(ended_texts_.begin());
@@ -182,7 +183,8 @@ void Ledger::take_token(Account& account, Choice& choice, const Event& event) {
 FinishReason Ledger::expected_end(const Account& account, const Choice& choice) const {
   const Request& request = account.request;
   const std::span<const int32_t> output = std::span(choice.ids).subspan(request.prompt.size());
-  if (!output.empty()) {
+  // A forced token may be a stop before min_tokens, and stops nothing then.
+  if (!output.empty() && output.size() >= request.min_tokens) {
     const int32_t last = output.back();
     if (!request.ignore_eos && last == SimulatedText::kEos) return FinishReason::stop;
     if (std::ranges::count(request.stop_ids, last) > 0) return FinishReason::stop;
@@ -244,12 +246,14 @@ void Ledger::check_stats(const Account& account, const Choice& choice, const Eve
   }
   if (event.choice == 0 && stats.cached_tokens > 0) {
     if (request.resume == Resume::none) fail(event, "reused what it did not want");
-    if (stats.cached_tokens >= kHead && !heads_.contains({request.salt, head_of(request)}) &&
+    const std::vector<int32_t> head = head_of(request.prompt);
+    if (stats.cached_tokens >= kHead && !heads_.contains({request.salt, head}) &&
         stats.preemptions == 0) {
       // Somebody alive may have computed it.
       const bool alive = std::ranges::any_of(live_, [&](const auto& other) {
         return other.first != event.request && other.second.request.salt == request.salt &&
-               head_of(other.second.request) == head_of(request);
+               std::ranges::any_of(other.second.choices,
+                                   [&](const Choice& one) { return head_of(one.ids) == head; });
       });
       if (!alive) fail(event, "reused what its tenant never computed");
     }
