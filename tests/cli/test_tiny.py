@@ -145,7 +145,8 @@ class Generate(Case):
 
     def test_deepinfer_variables(self):
         prompt = ("generate", TINY, "--ids", "--prompt", "5", "--max-tokens", 2)
-        mode, keep = ("DEEPINFER_YOCO_PREFILL_TRUNCATION_MODE", "DEEPINFER_YOCO_PREFILL_KEEP_TOKENS")
+        mode = "DEEPINFER_YOCO_PREFILL_TRUNCATION_MODE"
+        keep = "DEEPINFER_YOCO_PREFILL_KEEP_TOKENS"
         self.ok(*prompt, env=environment(**{mode: "off", keep: "140"}))
         self.fails(2, *prompt, env=environment(**{mode: "compact"}), says=[keep])
         self.fails(2, *prompt, env=environment(**{mode: "mask", keep: "140"}), says=["mask"])

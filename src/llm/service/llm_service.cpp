@@ -1,4 +1,4 @@
-#include "llm/llm_service.h"
+#include "llm/service/llm_service.h"
 
 #include <utility>
 

@@ -1,4 +1,4 @@
-#include "llm/reply.h"
+#include "llm/service/reply.h"
 
 #include <utility>
 

@@ -4,8 +4,8 @@
 //
 // Threads: pure functions.
 
+#include <deepinfer/deepinfer.h>
 #include "base/result.h"
-#include "deepinfer/deepinfer.h"
 #include "llm/llm.h"
 
 namespace deepinfer::llm {

@@ -1,6 +1,6 @@
 // Prompts from many threads through one engine in the background.
 
-#include "llm/llm_service.h"
+#include "llm/service/llm_service.h"
 
 #include <gtest/gtest.h>
 

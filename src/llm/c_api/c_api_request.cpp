@@ -1,4 +1,4 @@
-#include "llm/c_api_request.h"
+#include "llm/c_api/c_api_request.h"
 
 #include <algorithm>
 #include <cstring>

@@ -9,9 +9,9 @@
 #include <string>
 #include <utility>
 
-#include "deepinfer/deepinfer.h"
-#include "llm/c_api_request.h"
-#include "llm/llm_service.h"
+#include <deepinfer/deepinfer.h>
+#include "llm/c_api/c_api_request.h"
+#include "llm/service/llm_service.h"
 
 using deepinfer::Error;
 using deepinfer::ErrorKind;

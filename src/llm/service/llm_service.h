@@ -27,7 +27,7 @@
 #include "base/result.h"
 #include "engine/engine_thread.h"
 #include "llm/llm.h"
-#include "llm/reply.h"
+#include "llm/service/reply.h"
 
 namespace deepinfer::llm {
 
