@@ -161,7 +161,13 @@ void StepPlanner::add_rows(const PlannedRows& planned, StepPlan& plan) {
     rows.rows = cut_chunk(rows.first, rows.rows, sequence.record->spans, sequence.ids_after(),
                           rows.rows, false);
   }
-  if (rows.rows > 0) plan.rows.push_back(rows);
+  if (rows.rows > 0) {
+    plan.rows.push_back(rows);
+  } else if (sequence.stage == Stage::waiting) {
+    // The hint was old. A point that nobody uses would keep its pages from everybody.
+    sequence.resume.reset();
+    sequence.hint = {};
+  }
 }
 
 void StepPlanner::plan(StepPlan& plan) {
