@@ -59,8 +59,8 @@ std::string Limits::text() const {
   return std::to_string(sequences) + " sequences of " + std::to_string(context) + " tokens, " +
          std::to_string(rows) + " rows a step (" + std::to_string(logits_rows) + " with logits), " +
          std::to_string(pages) + " pages (" + std::to_string(cache_bytes / kMebi) + " MiB), " +
-         std::to_string(snapshot_bytes / kMebi) + " MiB of snapshots, " +
-         std::to_string(waiting) + " waiting";
+         std::to_string(snapshot_bytes / kMebi) + " MiB of snapshots, " + std::to_string(waiting) +
+         " waiting";
 }
 
 }  // namespace deepinfer::engine
