@@ -25,11 +25,11 @@ TEST(AnswerPrinter, KeepsTheOrderOfThePrompts) {
   const llm::Answer a = ended("A1A2"), b = ended("B"), c = ended("C\n");
   testing::internal::CaptureStdout();
   AnswerPrinter printer(prompts, AnswerPrinter::Form::headings, false);
-  printer.take({1, "B", nullptr});
-  printer.take({0, "A1", nullptr});
-  printer.take({2, "C\n", &c});
-  printer.take({0, "A2", &a});
-  printer.take({1, "", &b});
+  printer.take({1, 0, "B", nullptr});
+  printer.take({0, 0, "A1", nullptr});
+  printer.take({2, 0, "C\n", &c});
+  printer.take({0, 0, "A2", &a});
+  printer.take({1, 0, "", &b});
   EXPECT_EQ(testing::internal::GetCapturedStdout(),
             "> question 0\nA1A2\n\n> question 1\nB\n\n> question 2\nC\n\n");
 }
@@ -39,8 +39,8 @@ TEST(AnswerPrinter, JsonIsOneLineEach) {
   const llm::Answer a = ended("A\n"), b = ended("B");
   testing::internal::CaptureStdout();
   AnswerPrinter printer(prompts, AnswerPrinter::Form::json, true);
-  printer.take({1, "B", &b});
-  printer.take({0, "A\n", &a});
+  printer.take({1, 0, "B", &b});
+  printer.take({0, 0, "A\n", &a});
   const std::string out = testing::internal::GetCapturedStdout();
   EXPECT_EQ(std::count(out.begin(), out.end(), '\n'), 2);
   EXPECT_TRUE(
@@ -55,7 +55,7 @@ TEST(AnswerPrinter, PlainIsTheTextAlone) {
   const llm::Answer a = ended("A");
   testing::internal::CaptureStdout();
   AnswerPrinter printer(prompts, AnswerPrinter::Form::plain, false);
-  printer.take({0, "A", &a});
+  printer.take({0, 0, "A", &a});
   EXPECT_EQ(testing::internal::GetCapturedStdout(), "A\n");
 }
 
