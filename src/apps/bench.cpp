@@ -293,7 +293,10 @@ class BenchCommand final : public Command {
     result.isa = kernels::isa_name(isa);
     result.threads = llm->pool().thread_count();
     print(result);
-    if (profile_) TRY(print_profile(*llm, "stream", TRY(machine_limits(*llm, isa))));
+    if (profile_) {
+      const auto limits = TRY(machine_limits(*llm, isa));
+      TRY(print_profile(*llm, "stream", limits));
+    }
     return kDone;
   }
 

@@ -41,8 +41,9 @@ Result<PackedCopy> PackedCopy::create(const weights::Checkpoint& checkpoint, ker
   PackedCopy copy(folder);
   const kernels::Target target = {.isa = isa, .numerics = kernels::Numerics::fast};
   const std::unique_ptr<ThreadPool> pool = TRY(ThreadPool::create({}));
-  TRY(weights::write_packed(checkpoint, TRY(models::packed_matrices(checkpoint, target)), folder,
-                            *pool, {.target = target, .progress = {}, .cancel = nullptr}));
+  const auto matrices = TRY(models::packed_matrices(checkpoint, target));
+  TRY(weights::write_packed(checkpoint, matrices, folder, *pool,
+                            {.target = target, .progress = {}, .cancel = nullptr}));
   copy.checkpoint_ = std::make_unique<weights::Checkpoint>(TRY(weights::Checkpoint::open(folder)));
   return copy;
 }

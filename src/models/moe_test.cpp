@@ -55,9 +55,9 @@ struct PlainExpert {
 
   weights::ExpertTensors tensors(size_t hidden) const {
     const size_t width = gate.size() / hidden;
-    return {.gate = {.codes = view_of(gate, width)},
-            .up = {.codes = view_of(up, width)},
-            .down = {.codes = view_of(down, hidden)}};
+    return {.gate = {.codes = view_of(gate, width), .scales = {}},
+            .up = {.codes = view_of(up, width), .scales = {}},
+            .down = {.codes = view_of(down, hidden), .scales = {}}};
   }
 
   // out += weight * expert(h)

@@ -59,8 +59,9 @@ Result<std::optional<EngramHash>> make_hash(const weights::Checkpoint& checkpoin
     return Error::not_found("engram token map", checkpoint.path() + " has no engram.json",
                             "it can be made from tokenizer.json");
   }
-  return std::optional<EngramHash>(TRY(
-      EngramHash::create(config.engram, config.vocab, TRY(options.engram_classes(config.vocab)))));
+  std::vector<int32_t> classes = TRY(options.engram_classes(config.vocab));
+  return std::optional<EngramHash>(
+      TRY(EngramHash::create(config.engram, config.vocab, std::move(classes))));
 }
 
 Result<void> check_tables(const EngramHash& hash, DeepseekV41Weights& weights) {

@@ -64,8 +64,8 @@ TEST_P(V41Draft, FirstRound) {
 struct Round {
   uint64_t position = 0;
   int32_t anchor = 0;
-  std::vector<int32_t> draft;
-  std::vector<float> confidence;
+  std::vector<int32_t> draft = {};
+  std::vector<float> confidence = {};
   size_t accepted = 0;
   int32_t next = 0;
 };
