@@ -25,8 +25,8 @@ class Usage(Case):
         self.fails(2, "frobnicate", says=["frobnicate", "generate"])
         self.fails(2, "generate", "--frobnicate", says=["--frobnicate", "--help"])
         self.fails(2, "inspect", TINY, "surplus", says=["surplus"])
-        # An option of a later version is unknown until it does something.
-        self.fails(2, "generate", TINY, "--draft", "none", says=["--draft"])
+        self.fails(2, "generate", TINY, "--daft", "none", says=["--daft"])
+        self.fails(2, "generate", TINY, "--draft", "eagle", says=["--draft", "eagle"])
 
     def test_values_are_checked_with_both_values(self):
         for option, value in (("--threads", "0"), ("--threads", "10000"), ("--threads", "two"),
