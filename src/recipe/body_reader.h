@@ -3,7 +3,7 @@
 // Reads JSON bodies into structs: one table of fields a struct, one read() a type.
 //
 //   struct Point { float x = 0; std::optional<float> y; };
-//   constexpr Field<Point> kPoint[] = {field<&Point::x>("x", required), field<&Point::y>("y")};
+//   constexpr Field<Point> kPoint[] = {field<&Point::x>("x", kRequired), field<&Point::y>("y")};
 //   Accepted<void> read(const JsonValue& value, Point& out) {
 //     return read_object<Point>(value, kPoint, out);
 //   }
@@ -30,7 +30,7 @@
 namespace deepinfer::recipe {
 
 enum class Presence { optional, required };
-inline constexpr Presence required = Presence::required;
+inline constexpr Presence kRequired = Presence::required;
 
 // "messages[0].content: expected a string, found null", field "messages".
 Refusal wrong_body(const JsonValue& value, const std::string& what);

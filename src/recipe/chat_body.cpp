@@ -65,8 +65,8 @@ Accepted<void> read(const JsonValue& value, ToolCall& out) {
   const JsonValue* function = value.find("function");
   if (function == nullptr) return missing_member(value, "function");
   static constexpr Field<ToolCall> kFunction[] = {
-      field<&ToolCall::name>("name", required),
-      field<&ToolCall::arguments>("arguments", required),
+      field<&ToolCall::name>("name", kRequired),
+      field<&ToolCall::arguments>("arguments", kRequired),
   };
   return read_object<ToolCall>(*function, kFunction, out);
 }
@@ -81,11 +81,11 @@ constexpr Field<ChatMessage> kAssistant[] = {
     {"name", Presence::optional, read_unused_text<ChatMessage>},
 };
 constexpr Field<ChatMessage> kTool[] = {
-    field<&ChatMessage::content>("content", required),
-    field<&ChatMessage::tool_call_id>("tool_call_id", required),
+    field<&ChatMessage::content>("content", kRequired),
+    field<&ChatMessage::tool_call_id>("tool_call_id", kRequired),
 };
 constexpr Field<ChatMessage> kOther[] = {
-    field<&ChatMessage::content>("content", required),
+    field<&ChatMessage::content>("content", kRequired),
     {"name", Presence::optional, read_unused_text<ChatMessage>},
 };
 
@@ -113,7 +113,7 @@ Accepted<void> read(const JsonValue& value, ChatMessage& out) {
 namespace {
 
 constexpr Field<Tool> kFunctionTool[] = {
-    field<&Tool::name>("name", required),
+    field<&Tool::name>("name", kRequired),
     field<&Tool::description>("description"),
     field<&Tool::parameters>("parameters"),
     field<&Tool::strict>("strict"),
@@ -191,7 +191,7 @@ struct SchemaFormat {
   std::optional<bool> strict;
 };
 constexpr Field<SchemaFormat> kSchemaFormat[] = {
-    field<&SchemaFormat::schema>("schema", required),
+    field<&SchemaFormat::schema>("schema", kRequired),
     field<&SchemaFormat::strict>("strict"),
     {"name", Presence::optional, read_unused_text<SchemaFormat>},
     {"description", Presence::optional, read_unused_text<SchemaFormat>},
@@ -220,8 +220,8 @@ Accepted<void> read_format(const JsonValue& value, ChatBody& out) {
 }
 
 constexpr Field<ChatBody> kBody[] = {
-    field<&ChatBody::model>("model", required),
-    field<&ChatBody::messages>("messages", required),
+    field<&ChatBody::model>("model", kRequired),
+    field<&ChatBody::messages>("messages", kRequired),
     {"tools", Presence::optional, read_tools},
     {"tool_choice", Presence::optional, read_choice},
     {"thinking", Presence::optional, read_thinking},

@@ -224,8 +224,9 @@ Accepted<void> settle_reasoning(const ConversionOptions& options, const Protocol
     return {};
   }
   if (options.missing_reasoning == ConversionOptions::MissingReasoning::reject) {
-    for (size_t i = messages.size(); i-- > 0 && messages[i].role != Role::user;) {
+    for (size_t i = messages.size() - 1; i < messages.size(); --i) {
       const Message& message = messages[i];
+      if (message.role == Role::user) break;
       if (message.role != Role::assistant || message.reasoning || message.prefix) continue;
       const bool calls = message.tool_calls && !message.tool_calls->empty();
       const auto empty = [](const ToolCall& call) { return marks_empty_thinking(call.id); };

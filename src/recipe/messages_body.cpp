@@ -171,7 +171,7 @@ Accepted<void> read(const JsonValue& value, MessagesMessage& out) {
 namespace {
 
 constexpr Field<MessagesTool> kTool[] = {
-    field<&MessagesTool::name>("name", required),
+    field<&MessagesTool::name>("name", kRequired),
     field<&MessagesTool::description>("description"),
     field<&MessagesTool::input_schema>("input_schema"),
     field<&MessagesTool::defer_loading>("defer_loading"),
@@ -236,8 +236,8 @@ Accepted<void> read_metadata(const JsonValue& value, MessagesBody& out) {
 }
 
 constexpr Field<MessagesBody> kBody[] = {
-    field<&MessagesBody::model>("model", required),
-    field<&MessagesBody::messages>("messages", required),
+    field<&MessagesBody::model>("model", kRequired),
+    field<&MessagesBody::messages>("messages", kRequired),
     {"system", Presence::optional, read_system},
     {"thinking", Presence::optional, read_thinking},
     {"output_config", Presence::optional, read_output_config},

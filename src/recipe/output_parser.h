@@ -45,7 +45,7 @@ struct OutputEvent {
 class OutputParser {
  public:
   explicit OutputParser(const ParsingOptions& options);
-  OutputParser(OutputParser&&) = default;  // patterns view strings of the parser
+  OutputParser(OutputParser&&) noexcept = default;  // patterns view strings of the parser
   OutputParser(const OutputParser&) = delete;
 
   // Appends what the chunk completes. Bytes that are no UTF-8 become U+FFFD. After a stop event

@@ -298,7 +298,7 @@ Accepted<void> read_text_options(const JsonValue& value, ResponsesBody& out) {
 }
 
 constexpr Field<ResponsesBody> kBody[] = {
-    field<&ResponsesBody::model>("model", required),
+    field<&ResponsesBody::model>("model", kRequired),
     {"input", Presence::optional, read_input},
     field<&ResponsesBody::instructions>("instructions"),
     field<&ResponsesBody::user>("user"),
