@@ -16,7 +16,8 @@ using weights::MatrixStorage;
 // F(n, r) of the spec: sum over t in 1 .. n of floor(t / r).
 double floor_sum(uint64_t n, uint64_t ratio) {
   const double r = static_cast<double>(ratio);
-  const double whole = static_cast<double>(n / ratio);
+  const uint64_t groups = n / ratio;
+  const auto whole = static_cast<double>(groups);
   return whole * (static_cast<double>(n) + 1) - r * whole * (whole + 1) / 2;
 }
 
