@@ -16,8 +16,8 @@
 //
 // Whatever is right and computes the fewest rows is taken.
 //
-// Threads: see turn.h. find() and hint() read numbers of the sequence and the prefix cache, never
-// its pages, so they may run while a step computes; the others may not.
+// Threads: see engine_core.h. find() and hint() read numbers of the sequence and the prefix cache,
+// never its pages, so they may run while a step computes; the others may not.
 
 #include <cstdint>
 #include <memory>

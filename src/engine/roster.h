@@ -9,7 +9,7 @@
 //   2. A sequence has a cache exactly while it runs.
 //   3. A record lives while a choice of it does; choices[i] is null from the end of choice i on.
 //
-// Threads: see turn.h.
+// Threads: see engine_core.h.
 
 #include <cstdint>
 #include <memory>

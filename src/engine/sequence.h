@@ -10,7 +10,7 @@
 //   2. cache is there exactly while the sequence runs; its length is `cached`.
 //   3. While it runs and no step is in flight, pending() >= 1: the last id waits to be computed.
 //
-// Threads: see turn.h: whoever has the turn.
+// Threads: see engine_core.h: whoever has the turn.
 
 #include <cstdint>
 #include <optional>

@@ -3,11 +3,11 @@
 // StepPlan: what the next step shall compute, made while the one before it still runs; and the
 // StepPlanner that makes it.
 //
-// A plan names sequences and numbers, never ids: they are filled in (turn.h) when the step before
-// has ended. The numbers are those that hold when that ends in the usual way, see
+// A plan names sequences and numbers, never ids: they are filled in (step_fill.cpp) when the step
+// before has ended. The numbers are those that hold when that ends in the usual way, see
 // SchedulerEntry; what comes otherwise (an end, a rejected draft) makes the rows fewer.
 //
-// Threads: see turn.h.
+// Threads: see engine_core.h.
 
 #include <cstdint>
 #include <string>

@@ -2,7 +2,7 @@
 
 // StepRows: the ragged rows of a step as the model takes them, and which of them are read.
 //
-// Threads: see turn.h; while a step computes nobody changes them.
+// Threads: see engine_core.h; while a step computes nobody changes them.
 
 #include <cstdint>
 #include <vector>
